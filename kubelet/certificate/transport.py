@@ -19,7 +19,7 @@ from pkg.client_go.util import certificate
 if TYPE_CHECKING:
     from pkg.client_go import rest
 
-# The time between two checks of the manager, in seconds.
+# This is the time between two checks of the manager, in seconds.
 _PERIOD = 10.0
 
 

@@ -106,7 +106,7 @@ class ManagerImpl:
         self._clock = clock
         self._local_storage_capacity_isolation = local_storage_capacity_isolation
         self._threshold_notifiers: list[ThresholdNotifier] = []
-        # A time of the monotonic clock, or None before the first update.
+        # This is a time of the monotonic clock, or None before the first update.
         self._thresholds_last_updated: float | None = None
         # A value in this channel means that usage may have crossed a memory threshold.
         self._crossed: golang.Channel[str] = golang.Channel(1)
@@ -123,11 +123,11 @@ class ManagerImpl:
         self._pod_func: ActivePodsFunc = list
         # The lock guards the fields below. They are replaced as a whole and never modified.
         self._lock = threading.Lock()
-        # The conditions that were observed within the transition period.
+        # These are the conditions that were observed within the transition period.
         self._node_conditions: list[str] = []
         self._node_conditions_last_observed_at: NodeConditionsObservedAt = {}
         self._thresholds_first_observed_at: ThresholdsObservedAt = {}
-        # The thresholds that were met for their grace period, until the minimum has been reclaimed.
+        # These thresholds were met for their grace period, and the minimum has not been reclaimed since.
         self._thresholds_met: list[evictionapi.Threshold] = []
         self._last_observations: SignalObservations = {}
 

@@ -207,7 +207,7 @@ class Pressure:
     soft: str
     hard: str
     victim: str
-    # The QoS classes that are still admitted under this pressure.
+    # Pods of these QoS classes are still admitted under this pressure.
     admits: list[str]
 
 

@@ -38,7 +38,7 @@ from pkg.component_helpers import resource as resourcehelper
 from pkg.golang import strconv
 from pkg.volume.util import is_local_ephemeral_volume
 
-# The reason in the status of a pod that was evicted because the node was short of a resource.
+# This is the reason in the status of a pod that was evicted because the node was short of a resource.
 REASON = "Evicted"
 # These annotations of eviction events name the containers or the pod that used more than requested, the usage, and the
 # resource of which the node was short.
@@ -80,7 +80,8 @@ SIGNAL_TO_RESOURCE: Mapping[Signal, str] = {
 }
 
 _T = TypeVar("_T")
-# The syntax of Go's ParseFloat without hexadecimal numbers, infinity and NaN, which make no sense as thresholds.
+# This is the syntax of Go's ParseFloat without hexadecimal numbers, infinity and NaN, which make no sense as
+# thresholds.
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BINARY = resource.Format.BINARY_SI
 _DECIMAL = resource.Format.DECIMAL_SI

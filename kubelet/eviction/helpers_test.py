@@ -276,7 +276,7 @@ class Ranking:
 
     rank: RankFunc
     stats: Callable[..., statsapi.PodStats]
-    # The resource that pods request.
+    # Pods request this resource.
     requested: str = ""
 
     def names(self, rows: list[tuple[str, int, str, tuple[object, ...]]]) -> list[str]:
@@ -625,13 +625,13 @@ def test_pod_is_evicted(status: v1.PodStatus, evicted: bool) -> None:
 class Blame:
     """Describe what containers request and use, and which are blamed."""
 
-    # The requests by container name.
+    # These fields hold the requests by container name.
     init: dict[str, str] = field(default_factory=dict)
     containers: dict[str, str] = field(default_factory=dict)
     usage: dict[str, str] = field(default_factory=dict)
     pod_request: str = ""
     pod_usage: str = "1Mi"
-    # The requests of the blamed containers, by name.
+    # This field holds the requests of the blamed containers, by name.
     blamed: dict[str, str] = field(default_factory=dict)
 
     def pod(self) -> v1.Pod:

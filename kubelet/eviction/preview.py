@@ -19,13 +19,13 @@ class ThresholdState:
     """Describe a threshold together with what is left."""
 
     threshold: evictionapi.Threshold
-    # The quantity that must be left, and the quantity that must be left again after the threshold was met. Both are
-    # None without an observation.
+    # `quantity` must be left, and after the threshold was met `reclaim_quantity` must be left again. Both are None
+    # without an observation.
     quantity: Quantity | None
     reclaim_quantity: Quantity | None
-    # True if the threshold is met. The manager acts on it now or after its grace period.
+    # `met` is true if the threshold is met. The manager acts on it now or after its grace period.
     met: bool
-    # The time since when the threshold has been met continuously, as of the manager's last check.
+    # `since` is the time since when the threshold has been met continuously, as of the manager's last check.
     since: datetime.datetime | None
 
 
@@ -34,15 +34,15 @@ class SignalPreview:
     """Describe a signal that has thresholds."""
 
     signal: evictionapi.Signal
-    # The resource that the signal measures, and the node condition that reports a shortage.
+    # The signal measures this resource, and the node condition reports a shortage of it.
     resource: str
     condition: str
     # The observation is None when the signal cannot be measured.
     observation: SignalObservation | None
     thresholds: list[ThresholdState]
-    # What the manager removes before it evicts a pod, in this order.
+    # The manager removes these before it evicts a pod, in this order.
     reclaims: list[str]
-    # All active pods, including those that are spared, in the order of eviction.
+    # The ranking contains all active pods in the order of eviction, including those that are spared.
     ranking: list[RankedPod]
 
     @property
@@ -56,7 +56,7 @@ class BrokenLimit:
     """Describe a pod that uses more local storage than it may."""
 
     pod: v1.Pod
-    # The name of the limit in the eviction metric.
+    # This is the name of the limit in the eviction metric.
     signal: str
     message: str
     spared: bool
@@ -66,12 +66,12 @@ class BrokenLimit:
 class Preview:
     """Hold everything that determines evictions."""
 
-    # The time when each condition was last observed, for current and past conditions.
+    # This field holds the time when each condition was last observed, for current and past conditions.
     conditions_last_observed: dict[str, datetime.datetime]
-    # The node's current conditions.
+    # These are the node's current conditions.
     conditions: list[str]
     # A condition stays for this time, in seconds, after it was last observed.
     pressure_transition_period: float
-    # The signals in the order in which the manager acts on them.
+    # The signals are in the order in which the manager acts on them.
     signals: list[SignalPreview]
     broken_limits: list[BrokenLimit]

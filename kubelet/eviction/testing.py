@@ -69,7 +69,7 @@ class FakeSummaryProvider:
 
     result: statsapi.Summary = field(default_factory=statsapi.Summary)
     err: Exception | None = None
-    # The number of times that pods were measured.
+    # The fake counts here how often pods were measured.
     pods_measured: int = 0
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:

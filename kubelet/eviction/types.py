@@ -27,9 +27,9 @@ class FsStatsType(enum.Enum):
 
     LOCAL_VOLUME_SOURCE = "localVolumeSource"
     LOGS = "logs"
-    # The containers' writable layers.
+    # These are the containers' writable layers.
     ROOT = "root"
-    # The images. They belong to no pod, so nothing counts for this part.
+    # The images belong to no pod, so nothing counts for this part.
     IMAGES = "images"
 
 
@@ -39,12 +39,12 @@ class Config:
 
     # A node condition stays for this time after it was last observed.
     pressure_transition_period: float = 0.0
-    # The longest grace period of a pod that a soft threshold evicts.
+    # A pod that a soft threshold evicts gets at most this grace period.
     max_pod_grace_period_seconds: int = 0
     thresholds: list[evictionapi.Threshold]
-    # True if the kernel should report when usage crosses a memory threshold.
+    # If set, the kernel reports when usage crosses a memory threshold.
     kernel_memcg_notification: bool = False
-    # The cgroup of all pods.
+    # This is the cgroup of all pods.
     pod_cgroup_root: str = ""
 
 

@@ -114,11 +114,11 @@ class ImageGCManager:
         self._looks = itertools.count()
         # The lock guards the three fields below.
         self._lock = threading.Lock()
-        # The records by image id, with the runtime handler if the feature gate is on.
+        # The keys of the records are image ids, with the runtime handler if the feature gate is on.
         self._image_records: dict[str, _ImageRecord] = {}
-        # The number of the detection from which the records come.
+        # The records come from the detection with this number.
         self._last_look = -1
-        # The images, largest first. The list is replaced as a whole.
+        # The images are sorted by size, largest first. The list is replaced as a whole.
         self._image_cache: list[kubecontainer.Image] = []
 
     def start(self, ctx: golang.Context) -> None:

@@ -136,7 +136,7 @@ class ImageManager:
         self._pod_pulling_time_recorder = pod_pulling_time_recorder
         # The lock guards _prev_pull_err_msg.
         self._lock = threading.Lock()
-        # The error of the last pull by backoff key. The waiting message shows it during the backoff.
+        # This field holds the error of the last pull by backoff key. The waiting message shows it during the backoff.
         self._prev_pull_err_msg: dict[str, str] = {}
 
     def ensure_image_exists(

@@ -20,7 +20,7 @@ from pkg.apimachinery import clock as clockpkg
 from pkg.apimachinery.util.runtime import contain
 from pkg.component_base.cli.flag import duration
 
-# The time between two log lines about the same pull, in seconds.
+# This is the time between two log lines about the same pull, in seconds.
 REPORT_PERIOD = 15.0
 
 
@@ -28,7 +28,7 @@ REPORT_PERIOD = 15.0
 class _Pull:
     image: str
     pod: str
-    # A time of the monotonic clock.
+    # `started` is a time of the monotonic clock.
     started: float
 
 

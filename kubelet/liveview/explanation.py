@@ -78,7 +78,7 @@ class Evidence:
     source: str
     text: str
     at: datetime | None = None
-    # The number of times the message occurred, or 0 if the number is meaningless.
+    # The message occurred this often, or 0 if the number is meaningless.
     count: int = 0
 
 
@@ -97,7 +97,7 @@ class Explanation:
     # The fields below say what the pod waits for and until when, if that is known.
     until: datetime | None = None
     until_what: str = ""
-    # What a person can do about the problem, or an empty string if there is nothing to do.
+    # `advice` says what a person can do about the problem. It is empty if there is nothing to do.
     advice: str = ""
 
 
@@ -141,19 +141,21 @@ class PodFacts:
     calls: Sequence[Call] = ()
     probes: Sequence[ProbeFacts] = ()
     unmounted: Sequence[str] = ()
-    # The reason and the message of the last failed start of each container, by its name.
+    # This field holds the reason and the message of the last failed start of each container, by its name.
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # By container name: the object whose absence prevented a start, and the reason for the last kill.
+    # These fields hold, by container name, the object whose absence prevented a start, and the reason for the last
+    # kill.
     missing: dict[str, metav1.StatusDetails] = field(default_factory=dict)
     killed_for: dict[str, str] = field(default_factory=dict)
-    # When a container will be started again, by its name, and when an image will be pulled again, by its name.
+    # These fields hold the time when a container will be started again, by its name, and when an image will be pulled
+    # again, by the image's name.
     restart_at: dict[str, datetime] = field(default_factory=dict)
     pull_at: dict[str, datetime] = field(default_factory=dict)
-    # The fields of the pod's manifest that do not exist in the API.
+    # These fields of the pod's manifest do not exist in the API.
     unknown_fields: Sequence[str] = ()
-    # The last line that each container wrote, only for containers that ended with an error.
+    # This field holds the last line that each container wrote, only for containers that ended with an error.
     last_log_lines: dict[str, str] = field(default_factory=dict)
-    # The log file that contains the line, or would contain it.
+    # This log file contains the line, or would contain it.
     last_logs: dict[str, str] = field(default_factory=dict)
 
     @property

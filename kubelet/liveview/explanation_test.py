@@ -94,7 +94,7 @@ class Case:
     sentence: str
     pod: v1.Pod | None = field(default_factory=pod)
     facts: dict[str, Any] = field(default_factory=dict)
-    # What the pod waits for, if that must be known.
+    # `until` says what the pod waits for, if the explanation must contain that.
     until: str = ""
     # The evidence must contain these texts.
     evidence: tuple[str, ...] = ()

@@ -62,7 +62,8 @@ class LoopHistory:
         self.counts = [0] * cases
         self.busy_seconds = [0.0] * cases
         self.tape: deque[Taken] = deque(maxlen=_TAPE_LENGTH)
-        # The case that the loop handles now and the time when it began, or None while the loop waits in `select`.
+        # While the loop handles a case, this field holds the case and the time when it began. It is None while the loop
+        # waits in `select`.
         self.at_work: tuple[int, float] | None = None
         self.last: int | None = None
         self._began = 0.0
@@ -134,7 +135,7 @@ class PodEvent:
     type: str
     reason: str
     message: str
-    # The field of the pod's spec that the event is about, or an empty string for the pod as a whole.
+    # The event is about this field of the pod's spec. An empty string stands for the pod as a whole.
     field_path: str
     count: int = 1
     # The fields below come from the arguments of the message: the probe that failed, its output, and the object that
@@ -170,9 +171,10 @@ class Story:
         self.phase = ""
         self.ready = False
         self.refused = False
-        # The reason, a REASON_ constant of the runtime manager, for which each container was last killed, by name.
+        # This field holds, by container name, the reason for the last kill, which is a REASON_ constant of the runtime
+        # manager.
         self.killed_for: dict[str, str] = {}
-        # The id of each container and whether it has ended, as of its latest status.
+        # This field holds the id of each container and whether it has ended, as of its latest status.
         self.containers: dict[str, tuple[str, bool]] = {}
 
     def add(self, line: Line) -> None:
@@ -403,7 +405,7 @@ class RuntimeCalls:
         self._numbers = itertools.count()
         self._in_flight: dict[int, Call] = {}
         self._totals: dict[str, CallTotals] = {}
-        # The pod's UID and the container's name by the runtime's id of each sandbox and container.
+        # This field holds the pod's UID and the container's name, by the runtime's id of each sandbox and container.
         self._owners: OrderedDict[str, tuple[types.UID, str]] = OrderedDict()
 
     @contextmanager

@@ -105,7 +105,8 @@ class ContainerLogManagerImpl:
         self._max_workers = max_workers
         self._monitoring_period = monitoring_period
         self._clock = clock
-        # The containers to check. The channel is unbuffered, so it never holds more than one scan's containers.
+        # The workers check the containers in this queue. The channel is unbuffered, so it never holds more than one
+        # scan's containers.
         self._queue: golang.Channel[str] = golang.Channel()
         # The lock guards _busy: the containers whose logs are in use by a rotation or by `clean`.
         self._lock = threading.Lock()

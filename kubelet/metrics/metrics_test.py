@@ -37,7 +37,7 @@ class Row(NamedTuple):
     type: str
     level: str
     labels: tuple[str, ...]
-    # The upper bounds of a histogram's buckets, rounded to six digits.
+    # The upper bounds of a histogram's buckets are rounded to six digits.
     buckets: tuple[float, ...] = ()
 
 

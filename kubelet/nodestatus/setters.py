@@ -26,7 +26,8 @@ from pkg.golang import net
 
 # The name service gets this time, in seconds, to resolve the node's name. Go leaves the timeout to its resolver.
 LOOKUP_TIMEOUT = 10.0
-# The timeout after a lookup that timed out. It is short because without an API server the sync loop may be the caller.
+# This timeout applies after a lookup that timed out. It is short because without an API server the sync loop may be the
+# caller.
 SILENT_LOOKUP_TIMEOUT = 1.0
 # The status contains at most this many names of an image.
 MAX_NAMES_PER_IMAGE_IN_NODE_STATUS = 5

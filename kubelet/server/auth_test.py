@@ -37,7 +37,7 @@ def test_is_subpath(subpath: str, path: str, expected: bool) -> None:
     assert auth.is_subpath(subpath, path) == expected
 
 
-# The subresources without and with fine-grained authorization.
+# The values are the subresources without and with fine-grained authorization.
 PATHS = {
     "/attach/{podNamespace}/{podID}/{containerName}": (["proxy"], ["proxy"]),
     "/attach/{podNamespace}/{podID}/{uid}/{containerName}": (["proxy"], ["proxy"]),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _VERSIONS = {"VersionTLS10": "TLS1_VERSION", "VersionTLS11": "TLS1_1_VERSION", "VersionTLS12": "TLS1_2_VERSION"}
 _DEFAULT_VERSION = "VersionTLS12"
 _TLS13 = "VersionTLS13"
-# OpenSSL's names of the curves, by their numbers in the protocol.
+# The keys are the numbers of the curves in the protocol, and the values are OpenSSL's names.
 CURVES = {
     23: "P-256",
     24: "P-384",

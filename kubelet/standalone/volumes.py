@@ -28,7 +28,7 @@ DIRECTORY_NAME = "standalone-volumes"
 # `podman kube play` also reads these annotations of claims.
 _ANNOTATION_PREFIX = "volume.podman.io/"
 DEVICE_ANNOTATION = f"{_ANNOTATION_PREFIX}device"
-# Other annotations of podman, and the supported values, which mean that the device is a directory.
+# These are podman's other annotations with the supported values, which mean that the device is a directory.
 _HARMLESS_ANNOTATIONS = {
     f"{_ANNOTATION_PREFIX}driver": {"local"},
     f"{_ANNOTATION_PREFIX}type": {"none", "bind"},

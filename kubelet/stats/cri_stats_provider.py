@@ -79,7 +79,7 @@ class _Collection:
 
     root_fs: cadvisorapiv2.FsInfo
     update_cpu_nano_core_usage: bool
-    # The file systems by mount point, or None if cAdvisor does not know one or cannot read it.
+    # The keys are mount points. A value is None if cAdvisor does not know the file system or cannot read it.
     file_systems: dict[str, cadvisorapiv2.FsInfo | None] = field(default_factory=dict)
 
 
@@ -113,7 +113,7 @@ class CRIStatsProvider:
         self._fallback = fallback_stats_provider
         self._clock = clock or clocklib.RealClock()
         self._lock = threading.Lock()  # The lock guards _cpu_usage_cache.
-        # The records by container id.
+        # The keys are container ids.
         self._cpu_usage_cache: dict[str, _CPUUsageRecord] = {}
 
     def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:

@@ -103,7 +103,7 @@ class FakeHostStatsProvider:
     """Return usage in bytes and inodes by namespace/pod or namespace/pod/container. Raise for any other name."""
 
     logs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # The usage by pod UID.
+    # The keys are pod UIDs.
     etc_hosts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def get_pod_log_stats(

@@ -19,7 +19,7 @@ from pkg.util import sdnotify
 
 # WatchdogSec must be longer than this time, in seconds.
 _MINIMAL_NOTIFY_INTERVAL = 1.0
-# The number of attempts to notify systemd, and the delays between them in seconds.
+# This is the number of attempts to notify systemd, with the delays between them in seconds.
 _RETRY_BACKOFF = wait.Backoff(duration=1.0, factor=2.0, jitter=0.1, steps=2)
 
 

@@ -53,13 +53,13 @@ class Result:
 
     orphan: orphans.Orphan
     removed: bool = False
-    # The reason why a requested removal was not done.
+    # If a requested removal was not done, this field contains the reason.
     refused: str = ""
 
 
 @dataclass(slots=True)
 class _Faults:
-    """Collect the complaints of a source of pods. A recorder that records nothing else."""
+    """Collect the complaints of a source of pods, and record nothing else."""
 
     messages: list[str] = field(default_factory=list)
 

@@ -14,7 +14,7 @@ class HollowOptions:
     name: str = field(default_factory=lambda: os.uname().nodename)
     # Empty means a temporary directory.
     root_dir: str = ""
-    # The endpoint of a fake runtime in another process. Empty means a fake runtime in this process.
+    # This is the endpoint of a fake runtime in another process. Empty means a fake runtime in this process.
     container_runtime_endpoint: str = ""
     latency: list[tuple[str, float]] = field(default_factory=list)
     pull_delay: float = 0.0

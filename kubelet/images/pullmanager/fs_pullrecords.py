@@ -27,7 +27,7 @@ _CACHE_FILES_SHA256_PREFIX = "sha256-"
 _TMP_FILES_SUFFIX = ".tmp"
 _UNREADABLE = "Error reading image pull record"
 
-# The version that is written, and the versions that are read.
+# Records are written in the first version, and read in all of these versions.
 _ENCODE_VERSION = scheme.API_VERSION
 _VERSIONS = (_ENCODE_VERSION, "kubelet.config.k8s.io/v1alpha1")
 
@@ -184,7 +184,7 @@ class _Decoded(Generic[_T]):
     """Hold the content of a file."""
 
     record: _T
-    # True if the file has the version that is written.
+    # `is_current` is true if the file has the version that is written.
     is_current: bool
 
 

@@ -50,7 +50,7 @@ class PullManager:
         # The lock guards the records on disk and the two fields below.
         self._lock = threading.Lock()
         self._intent_counters: dict[str, int] = {}
-        # Images that an earlier kubelet may have pulled and that have no record yet.
+        # An earlier kubelet may have pulled these images, which have no record yet.
         self._left_intents: set[str] = set()
         self._initialize(ctx)
 

@@ -90,12 +90,12 @@ class _Case:
     secrets: tuple[ImagePullSecret, ...] = ()
     account: ImagePullServiceAccount | None = None
     must: bool = False
-    # True if the pod's credentials were looked up.
+    # `asked` is true if the pod's credentials were looked up.
     asked: bool = True
     image: str = f"{_IMAGE}:latest"
     policy: str = "NeverVerifyPreloadedImages"
     intended: bool = False
-    # The record afterwards, if it differs from the one before.
+    # This is the record afterwards, if it differs from the one before.
     recorded: ImagePullCredentials | None = None
 
 

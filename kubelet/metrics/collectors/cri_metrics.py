@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
-# The metric types by the runtime's numbers for them.
+# The keys are the runtime's numbers for the metric types.
 _TYPES = {0: metrics.COUNTER, 1: metrics.GAUGE}
 
 

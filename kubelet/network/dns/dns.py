@@ -63,7 +63,7 @@ class Configurer:
         self._node_ips = node_ips
         self._cluster_dns = cluster_dns
         self.cluster_domain = cluster_domain
-        # The resolv.conf on which pods' configuration is based. "" means that pods get nothing from the node.
+        # Pods' configuration is based on this resolv.conf. "" means that pods get nothing from the node.
         self.resolver_config = resolver_config
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
@@ -231,7 +231,7 @@ def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
     """
     nameservers: list[str] = []
     searches: list[str] = []
-    # The options by name, so that a later value replaces an earlier one.
+    # The options are keyed by name, so that a later value replaces an earlier one.
     options: dict[str, str] = {}
     for line in text.split("\n"):
         match line.split():

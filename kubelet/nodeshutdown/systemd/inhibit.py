@@ -31,7 +31,7 @@ _SYSTEMD = jeepney.DBusAddress(
     "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
 )
 _SIGHUP = 1
-# The timeout of a call, in seconds.
+# A call has this timeout, in seconds.
 CALL_TIMEOUT = 25.0
 
 LOGIND_CONFIG_DIRECTORY = Path("/etc/systemd/logind.conf.d")
@@ -182,10 +182,10 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        # The senders whose signals are received, by their unique names on the bus.
+        # The connection receives signals of these senders, which are unique names on the bus.
         self.heard = {dbus.BUS}
         self._reader = dbus.Reader()
-        self._fds: list[fds.FileDescriptor] = []  # The descriptors that came with the current message.
+        self._fds: list[fds.FileDescriptor] = []  # These descriptors came with the current message.
         super().__init__(sock, enable_fds=True)
 
     def receive(self, *, timeout: float | None = None) -> jeepney.Message:

@@ -23,7 +23,7 @@ class FakeLogind:
         self.kills: list[tuple[Any, ...]] = []
         self.refuse = False
         self.in_progress = False  # A shutdown is in progress, so there are no locks.
-        # The fake's ends of the locks, which become readable when a lock is released.
+        # The fake holds its ends of the locks here. An end becomes readable when its lock is released.
         self.holds: list[socket.socket] = []
         self._connection = blocking.open_dbus_connection("SYSTEM", enable_fds=True)
         for name in ("org.freedesktop.login1", "org.freedesktop.systemd1"):

@@ -37,7 +37,7 @@ class _Entry:
     """Hold a pod's calculator, which at most one thread uses at a time."""
 
     calculator: VolumeStatCalculator
-    # The monotonic time of the pod's next turn, or infinity while its volumes are being measured.
+    # `due` is the monotonic time of the pod's next turn, or infinity while its volumes are being measured.
     due: float
 
 
@@ -59,7 +59,7 @@ class FsResourceAnalyzer:
         self._calc_period = calc_volume_period
         self._event_recorder = event_recorder
         self._clock = clock or clocklib.RealClock()
-        # The entries by pod UID. The measuring thread replaces the dictionary as a whole.
+        # The keys are pod UIDs. The measuring thread replaces the dictionary as a whole.
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()  # The lock guards _started.
         self._started = False

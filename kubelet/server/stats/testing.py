@@ -31,17 +31,17 @@ class FakeProvider:
     node_config: cm.NodeConfig = field(default_factory=cm.NodeConfig)
     pods: list[v1.Pod] = field(default_factory=list)
     pod_stats: list[statsapi.PodStats] = field(default_factory=list)
-    # The statistics by cgroup name, for both kinds of request.
+    # The keys are cgroup names. Both kinds of request use these statistics.
     cgroups: dict[str, statsapi.ContainerStats] = field(default_factory=dict)
     network: statsapi.NetworkStats | None = None
     root_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
     image_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
     container_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
-    # The volumes by pod UID.
+    # The keys are pod UIDs.
     volumes: dict[str, dict[str, volume.Volume]] = field(default_factory=dict)
     block_volumes: dict[str, dict[str, volume.BlockVolume]] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
-    # The methods that were called, with their arguments.
+    # The fake records the called methods with their arguments here.
     calls: list[str] = field(default_factory=list)
 
     def _called(self, method: str, detail: str = "") -> None:

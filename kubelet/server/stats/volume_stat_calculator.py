@@ -71,8 +71,8 @@ class VolumeStatCalculator:
         self._event_recorder = event_recorder
         self._clock = clock or clocklib.RealClock()
         self._latest: PodVolumeStats | None = None
-        # By volume name: the latest statistics, and the channel of each pending request. The channel receives None from
-        # a volume that cannot be measured.
+        # The keys are volume names. The fields hold the latest statistics, and the channel of each pending request. The
+        # channel receives None from a volume that cannot be measured.
         self._known: dict[str, stats.VolumeStats] = {}
         self._asked: dict[str, golang.Channel[volume.Metrics | None]] = {}
 
@@ -165,7 +165,10 @@ class VolumeStatCalculator:
         seconds = self._clock.monotonic() - started
         if seconds > _LONG:
             klog.info_s(
-                "Calculating volume metrics took a long time", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
+                "Calculating volume metrics took a long time",
+                pod=klog.kobj(self._pod),
+                volumeName=name,
+                seconds=seconds,
             )
         return metrics
 

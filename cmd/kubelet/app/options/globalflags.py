@@ -45,7 +45,7 @@ class GlobalFlags:
     # The version is "", "true" or "raw".
     version: str = ""
     help: bool = False
-    # The values of the flags without effect, by name.
+    # This field holds the values of the flags without effect, by name.
     ignored: dict[str, str] = field(default_factory=dict)
 
 

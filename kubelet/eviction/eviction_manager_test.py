@@ -791,7 +791,7 @@ def test_update_memcg_threshold() -> None:
 
 
 def test_notifiers_of_a_start_that_failed_later_on_are_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leftover notifier would start a thread at every update of its threshold."""
+    """A later start replaces the notifiers, each of which starts a thread at every update of its threshold."""
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], {}, memory_summary)
     monkeypatch.setattr(memory_threshold_notifier, "LinuxMemoryThresholdNotifier", lambda *args: Notifier())
     for _ in range(3):

@@ -426,7 +426,10 @@ def test_ranking(ranking: Ranking, rows: list[tuple[str, int, str, tuple[object,
     ],
 )
 def test_what_counts_of_a_pod(image_fs: bool, split: bool, node_fs: int, image: int, container_fs: int) -> None:
-    """A layer uses 10 bytes, a log 1, an emptyDir 100, a host path 1000, and a memory volume nothing."""
+    """Only usage on the affected disk counts.
+
+    A layer uses 10 bytes, a log 1, an emptyDir 100 and a host path 1000. A memory volume does not count.
+    """
     volumes = [
         v1.Volume(name="empty", empty_dir=v1.EmptyDirVolumeSource()),
         v1.Volume(name="host", host_path=v1.HostPathVolumeSource(path="/data")),

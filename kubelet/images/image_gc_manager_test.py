@@ -112,7 +112,7 @@ class _World:
 
 
 def test_a_look_that_takes_long_undoes_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image that appears to be gone loses the record of who may use it."""
+    """The result of a slow detection is dropped: an image that seems gone would lose its pull record."""
     world = _World()
     world.set_images(0)
     has_listed, goes_on = threading.Event(), threading.Event()

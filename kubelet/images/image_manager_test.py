@@ -581,7 +581,7 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
 
 @failures
 def test_accident_of_one_who_waits_passes_the_turn_on(err: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise no image would ever be pulled again."""
+    """A waiting pull that fails passes its turn on, so that other images can still be pulled."""
     service: Any = _Images()
     gate = service.on_pull = _Gate()
     serial = puller.SerialImagePuller(service)

@@ -180,7 +180,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on() -> None:
 
 
 def test_a_key_does_not_keep_something_of_each_thread_that_ever_signed() -> None:
-    """OpenSSL frees that memory with the key, which is freed with the last connection of its context."""
+    """OpenSSL's memory per thread is freed with the key, which goes with its context's last connection."""
     of = config()
     first = weakref.ref(of.context())
     for _ in range(tls.MAX_CONNECTIONS_OF_CONTEXT - 1):
@@ -259,7 +259,7 @@ def test_without_an_authority_no_certificate_is_asked_for(tmp_path: Path) -> Non
 
 
 def test_a_chain_is_not_judged_in_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenSSL would check each signature of the chain, with keys as large as the client likes."""
+    """OpenSSL verifies no chain in the handshake, because the client's keys may be arbitrarily large."""
     depths: set[int] = set()
     seen: list[list[bytes]] = []
     set_verify = SSL.Context.set_verify
@@ -294,7 +294,7 @@ def test_a_chain_is_not_judged_in_the_handshake(tmp_path: Path, monkeypatch: pyt
 
 
 def test_certificates_count_before_the_handshake_is_over() -> None:
-    """OpenSSL needs megabytes for a list of names, and the client may then stay silent for half a minute."""
+    """Certificates count against the memory limit during the handshake: a list of names takes megabytes."""
     of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     key = rsa.generate_private_key(65537, 2048)
@@ -357,7 +357,7 @@ def test_a_stream_that_is_faster_than_the_client() -> None:
 
 
 def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
-    """Four clients without any rights could block the server for half a minute."""
+    """Costly keys are rejected: with them, four unauthorized clients could block the server."""
     of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
     issuer, context = Issuer(), SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")

@@ -138,7 +138,7 @@ def test_account_that_is_not_there() -> None:
     ids=["nothing", "no end", "no token"],
 )
 def test_answer_without_a_token(status: authenticationv1.TokenRequestStatus) -> None:
-    """Such a response is not cached, and the next attempt gets the token."""
+    """A response without a token is not cached, and the next attempt gets the token."""
     client = FakeClientset()
     clock = testingclock.FakeClock()
     good = authenticationv1.TokenRequestStatus(token="good", expiration_timestamp=clock.now() + timedelta(hours=1))

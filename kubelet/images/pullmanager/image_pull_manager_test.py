@@ -229,7 +229,7 @@ def test_names_of_one_image_are_recorded_side_by_side(tmp_path: Path) -> None:
 
 
 def test_image_that_is_pulled_again_while_garbage_is_collected(tmp_path: Path) -> None:
-    """The collection removed the image before, so it is not among the remaining images."""
+    """An image that is pulled again after a collection removed it keeps its pull record."""
     clock = testingclock.FakeClock()
     manager = _manager(tmp_path, clock=clock)
     _record(manager, _IMAGE, _secrets(_SECRET))
@@ -244,7 +244,7 @@ def test_image_that_is_pulled_again_while_garbage_is_collected(tmp_path: Path) -
 def test_a_record_is_written_once_for_a_secret_that_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another pod's secret comes first and also matches, at each start of a container."""
+    """A new secret is recorded once, although the known secret matches first at each start of a container."""
     accessor, written = pullmanager.FSPullRecordsAccessor, list[ImagePulledRecord]()
     write = accessor.write_image_pulled_record
 
@@ -299,7 +299,10 @@ def test_record_that_cannot_be_read_at_the_moment_stays(tmp_path: Path, monkeypa
 def test_records_that_cannot_be_counted_leave_no_intent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
-    """Otherwise the image would permanently count as pulled by the kubelet."""
+    """An intent is removed even if the records cannot be counted.
+
+    A remaining intent would make the image count as pulled by the kubelet permanently.
+    """
     manager = _manager(tmp_path)
     counted: list[Path] = []
     glob = Path.glob
@@ -318,7 +321,7 @@ def test_records_that_cannot_be_counted_leave_no_intent(
 
 
 def test_intent_outlasts_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise every pod could use a private image if the crash came after its pull."""
+    """The intent is on the disk before the pull, so that a crash does not open a private image to all pods."""
     synced: list[str] = []
     fsync = os.fsync
 
@@ -351,7 +354,7 @@ def test_intents_of_a_dead_kubelet(tmp_path: Path) -> None:
 
 
 def test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails(tmp_path: Path) -> None:
-    """A pod without permission could make a pull fail and use the image afterwards."""
+    """A failed pull does not open the image to all pods: any pod could make a pull fail."""
     _manager(tmp_path).record_pull_intent(_IMAGE)
     manager = _manager(tmp_path)
     manager.record_pull_intent(_IMAGE)
@@ -483,7 +486,7 @@ def test_record_with_a_field_within_that_there_is_not_is_refused(tmp_path: Path,
 
 
 def test_an_image_whose_intent_makes_no_sense_must_be_pulled(tmp_path: Path) -> None:
-    """Otherwise every pod could use the image. Other images are accessible to all pods."""
+    """An image with a malformed intent must be pulled, while other images are accessible to all pods."""
     _put(tmp_path, {}, {_IMAGE: "{"})
     manager = _manager(tmp_path)
     assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))

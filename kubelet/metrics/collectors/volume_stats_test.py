@@ -55,7 +55,7 @@ def samples(provider: Provider) -> list[str]:
     [(None, []), (True, ["health_status_abnormal{} 1"]), (False, ["health_status_abnormal{} 0"])],
 )
 def test_volume_stats_collector(abnormal: bool | None, health: list[str]) -> None:
-    """Another pod has the same claim, and there is a volume without a claim."""
+    """A claim of two pods is exported once, and a volume without a claim is not exported."""
     provider = Provider(
         statsapi.PodStats(volume_stats=[volume(None), volume(CLAIM, abnormal)]),
         statsapi.PodStats(volume_stats=[volume(CLAIM, abnormal, used_bytes=1)]),

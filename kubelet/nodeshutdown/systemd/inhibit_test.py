@@ -131,7 +131,7 @@ def test_close_while_nobody_takes_the_signals(logind: FakeLogind, connection: sy
 
 
 def test_logind_goes_away_while_the_bus_stays(bus: Bus, tmp_path: Path) -> None:
-    """A new logind does not know about the shutdown that the first one began."""
+    """The channel closes when logind ends, because a new logind does not know about the old one's shutdown."""
     first = FakeLogind()
     connection = systemd.DBusCon(tmp_path)
     events = connection.monitor_shutdown()
@@ -155,7 +155,7 @@ def test_signal_of_somebody_else_is_no_shutdown(logind: FakeLogind, connection: 
 
 
 def test_signal_that_looks_like_an_answer_is_none(logind: FakeLogind, connection: systemd.DBusCon) -> None:
-    """Any client of the bus may send such a signal, and it is queued until the kubelet makes a call."""
+    """A signal of any client with a reply serial is not taken for the reply to a later call."""
     with blocking.open_dbus_connection("SYSTEM") as stranger:
         for serial in range(1, 100):
             message = jeepney.new_signal(LOGIND, "Answer", "v", (("t", 1),))
@@ -168,7 +168,7 @@ def test_signal_that_looks_like_an_answer_is_none(logind: FakeLogind, connection
 
 
 def test_signals_that_anybody_may_send(logind: FakeLogind, connection: systemd.DBusCon) -> None:
-    """Each connection gets a very long signal, a malformed one, and one with a descriptor."""
+    """Very long signals, malformed ones, and ones with a descriptor disturb neither connection."""
     events = connection.monitor_shutdown()
     assert connection._signals is not None
     with blocking.open_dbus_connection("SYSTEM", enable_fds=True) as stranger, Path("/dev/null").open() as file:
@@ -227,7 +227,7 @@ def test_no_bus_and_no_logind(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_bus_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bus accepts the kubelet's connection but does not respond. The kubelet must start without it."""
+    """The kubelet starts without a bus that accepts its connection but does not respond."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{tmp_path}/bus")
     listener.listen()

@@ -39,7 +39,7 @@ class ResourceAnalyzer:
         return self._fs_analyzer.get_pod_volume_stats(uid)
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """Return the whole summary, with update_stats measured during this call. Raise StatsError."""
+        """Return the whole summary. With update_stats it is measured during this call. Raise StatsError."""
         return self._summary_provider.get(ctx, update_stats)
 
     def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:

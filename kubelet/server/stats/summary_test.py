@@ -61,7 +61,7 @@ def by_name(node: statsapi.NodeStats) -> dict[str, statsapi.ContainerStats]:
 
 @pytest.mark.parametrize("update", [True, False])
 def test_get(provider: FakeProvider, update: bool) -> None:
-    """Only the pods and the cgroup of all pods are measured again."""
+    """With an update, everything except the cgroups of daemons is measured again."""
     summary = SummaryProviderImpl(provider).get(CTX, update)
     assert summary.pods is provider.pod_stats
     node, root = summary.node, provider.cgroups["/"]

@@ -149,7 +149,7 @@ def test_volumes_that_cannot_tell(world: World) -> None:
 
 @pytest.mark.parametrize(("told", "expected"), [(-(2**63), 0), (2**64 * 4096, 2**64 - 1)])
 def test_absurd_figures_are_cut_to_what_a_summary_can_hold(told: int, expected: int) -> None:
-    """A summary has unsigned numbers of 64 bits, and clients would reject all of it for one other number."""
+    """Values are limited to unsigned 64 bits, because clients would reject the whole summary otherwise."""
     amount = resource.new_quantity(told, resource.Format.BINARY_SI)
     figures = volume.Metrics(
         available=amount, capacity=amount, used=amount, inodes=amount, inodes_free=amount, inodes_used=amount
@@ -191,7 +191,7 @@ def asking(name: str) -> list[threading.Thread]:
 
 
 def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> None:
-    """The volume's statistics stay, marked as stale, and it is not asked again before it responds."""
+    """A dead volume's statistics stay, marked as stale, and it is not asked again before it responds."""
     dead = world.add("claim", FakeMeasuredVolume(metrics(1)))
     alive = world.add("local", FakeMeasuredVolume(metrics(2)))
     assert world.latest().stale == frozenset()
@@ -213,7 +213,7 @@ def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> N
 
 
 def test_few_volumes_think_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod may have thousands of volumes, and each request takes a thread and many descriptors. The others wait."""
+    """Only a few volumes are asked at a time, because each request takes a thread and many descriptors."""
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
     names = [f"v{number}" for number in range(volume_stat_calculator.MAX_ASKED * 2)]
     fakes = [world.add(name, FakeMeasuredVolume(metrics(1))) for name in names]
@@ -292,7 +292,7 @@ def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
 
 
 def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the limits of other pods and the ranking for evictions would depend on old statistics."""
+    """A pod's silent volumes do not delay other pods, whose limits and ranking depend on the statistics."""
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 3600.0)
     monkeypatch.setattr(fs_resource_analyzer, "TURN_TIMEOUT", 0.01)
     clock = FakeClock()

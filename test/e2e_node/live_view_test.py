@@ -115,7 +115,7 @@ def take_pictures(page: LiveView, kubelet: KubeletProcess) -> None:
     name = kubelet.full_name("payments")
     page.wait_for_state(kubelet.full_name("reports"), "stuck")
     page.wait("more to see", lambda: page.driver.execute_script("return now() - data.node.began") > 50)
-    page.wait("what it waits for", lambda: "starts again in" in page.sentence(name))
+    page.wait("what it waits for", lambda: "next start in" in page.sentence(name))
     page.picture("live-view-crash", top=page.card(name), height=740)
     page.picture("live-view-dark", "dark", 1180)
     page.picture("live-view", height=1180)

@@ -17,7 +17,7 @@ from pkg import golang, klog
 
 
 def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNotifier:
-    """Return a notifier for whenever the value in that file of the cgroup crosses the threshold, up or down.
+    """Return a notifier that reports when the value of the cgroup's file crosses the threshold, up or down.
 
     Cgroups v2 have no such events. On these nodes the notifier reports that processes wait for memory, or nothing if
     the kernel does not measure this either. Raise OSError.

@@ -679,7 +679,7 @@ def get_cgroup_driver_from_cri(
     """Use the cgroup driver that the runtime reports, if it reports one.
 
     With a different driver than the runtime's, the kubelet would look for pods in the wrong cgroups and would kill
-    them. Raise ConnectionError if the runtime does not respond, and Canceled if the context ends first.
+    these pods. Raise ConnectionError if the runtime does not respond, and Canceled if the context ends first.
     """
     import grpc
     from cri_api.v1 import api_pb2 as runtimeapi

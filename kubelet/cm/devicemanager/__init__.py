@@ -1,8 +1,9 @@
-"""Devices that plugins offer, and the containers that were given them.
+"""Manage the devices that plugins offer, and allocate them to containers.
 
-A plugin registers with the server of plugin.v1beta1, and from then on tells of its devices. The manager counts them as
-resources of the node, picks some for each container that asks for them when its pod is admitted, has the plugin
-allocate these, and keeps what the plugin says to that for the container's start, and in a checkpoint.
+A plugin registers with the server of plugin.v1beta1, and then streams lists of its devices. The manager counts the
+devices as resources of the node. When a pod is admitted, the manager picks devices for each container that requests
+some and has the plugin allocate them. It keeps the plugin's answer for the container's start, in memory and in a
+checkpoint.
 
 Go: pkg/kubelet/cm/devicemanager
 """

@@ -1,4 +1,4 @@
-"""A resource's plugin, as the device manager asks it.
+"""Call a resource's plugin for the device manager.
 
 Go: pkg/kubelet/cm/devicemanager/endpoint.go
 """
@@ -18,25 +18,27 @@ from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD
 if TYPE_CHECKING:
     from pkg.apimachinery import clock as clocklib
 
-# Seconds that a plugin may take.
-# DIVERGES (safer): a pod fails if its plugin does not allocate within 120 seconds, or say within ten which devices it
-# prefers.
-# Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: has no bound.
-# Why: no pod at all would be admitted any more.
+# These timeouts are in seconds.
+# DIVERGES (safer): a pod fails if its plugin does not allocate within 120 seconds, or state its preference within ten.
+# Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: there is no timeout.
+# Why: a plugin that hangs would keep all other pods from being admitted.
 # Test: plugin/v1beta1/server_test.py:test_plugin_that_hangs_in_allocate
 PREFERRED_ALLOCATION_TIMEOUT = 10.0
 ALLOCATE_TIMEOUT = 120.0
 
 
 class EndpointStoppedError(Exception):
-    """The plugin is gone."""
+    """Signal that the plugin is gone."""
 
     def __init__(self, resource_name: str) -> None:
         super().__init__(f"endpoint {resource_name} has been stopped")
 
 
 class Endpoint(Protocol):
-    """Safe from any thread. Calls raise EndpointStoppedError, grpcstatus.StatusError, golang.ThreadError."""
+    """Define the calls to a plugin.
+
+    Thread-safe. The calls raise EndpointStoppedError, grpcstatus.StatusError or golang.ThreadError.
+    """
 
     def get_preferred_allocation(
         self, available: Iterable[str], must_include: Iterable[str], size: int
@@ -47,21 +49,24 @@ class Endpoint(Protocol):
     def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse: ...
 
     def set_stop_time(self, at: float) -> None:
-        """The plugin has gone at this time of the monotonic clock."""
+        """Record that the plugin went away at `at`, a time of the monotonic clock."""
         ...
 
     def is_stopped(self) -> bool: ...
 
     def stop_grace_period_expired(self) -> bool:
-        """Whether it is gone for so long that it is not expected any more."""
+        """Report whether the plugin has been gone so long that it is no longer expected."""
         ...
 
 
 class EndpointImpl:
-    """Go: endpointImpl"""
+    """Implement Endpoint.
+
+    Go: endpointImpl
+    """
 
     def __init__(self, resource_name: str, device_plugin: plugin.DevicePlugin | None, clock: clocklib.Clock) -> None:
-        """Without a plugin it is one that is gone, as before the plugins of an earlier kubelet come back."""
+        """Without a plugin, represent one that is gone: an earlier kubelet's plugin that has not returned yet."""
         self._resource_name = resource_name
         self._plugin = device_plugin
         self._clock = clock

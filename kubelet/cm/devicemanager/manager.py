@@ -1,4 +1,4 @@
-"""Knows the devices of all plugins, and gives them to containers.
+"""Track the devices of all plugins, and allocate them to containers.
 
 Go: pkg/kubelet/cm/devicemanager/manager.go
 """
@@ -51,18 +51,19 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 _UPDATES_CAPACITY = 100
-# Resources that have a plugin, or had one in the last minutes. Plugins that register at the same moment may be a few
-# more.
-# DIVERGES (safer): beyond MAX_PLUGINS, a device plugin of one more resource cannot register.
-# Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: has no bound.
+# MAX_PLUGINS limits the resources that have a plugin, or had one in the last minutes. Plugins that register at the same
+# moment may exceed the limit slightly.
+# DIVERGES (safer): beyond MAX_PLUGINS resources, a device plugin of another resource cannot register.
+# Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: there is no limit.
 # Why: each plugin takes two threads, a connection and the memory for its list of devices.
 # Test: manager_test.py:test_more_plugins_than_there_can_be
 MAX_PLUGINS = 500
-# Seconds that a plugin which registers may take to say what it can.
+# This is the time, in seconds, that a registering plugin gets to answer with its options.
 _OPTIONS_TIMEOUT = 10.0
-# Seconds for which a start waits until the server of the last one has stopped.
+# This is the time, in seconds, that a start waits until the previous server has stopped.
 _STOP_TIMEOUT = 10.0
-# Seconds that the admission of a pod, and with it the main loop, waits for an allocation before others get their turn.
+# This is the time, in seconds, that a pod's admission, and with it the sync loop, waits for an allocation before other
+# pods are admitted.
 _PATIENCE = 1.0
 
 
@@ -70,21 +71,21 @@ _Answer = TypeVar("_Answer")
 
 
 class AllocationError(Exception):
-    """A container cannot have its devices."""
+    """Signal that a container cannot have its devices."""
 
 
 class DevicesAwaitedError(admission.Error):
-    """A container's devices are expected soon."""
+    """Signal that a container's devices are expected to become available soon."""
 
     wait = True
 
 
 class CheckpointWriteError(admission.Error):
-    """What a container was given could not be written down.
+    """Signal that the allocations could not be written to the checkpoint.
 
-    DIVERGES (safer): the pod waits, and is admitted once the checkpoint can be written.
-    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).allocateContainerResources: the pod fails for good.
-    Why: a lack of disk space or file descriptors may be over in a moment.
+    DIVERGES (safer): the pod waits, and the kubelet admits it once it can write the checkpoint.
+    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).allocateContainerResources: the pod permanently fails.
+    Why: a shortage of disk space or file descriptors may soon be over.
     Test: manager_test.py:test_pod_waits_while_the_checkpoint_cannot_be_written
     """
 
@@ -92,7 +93,10 @@ class CheckpointWriteError(admission.Error):
 
 
 class EndpointInfo(NamedTuple):
-    """A resource's plugin; without the last two if it has not come back since the kubelet started."""
+    """Hold a resource's plugin.
+
+    `opts` and `plugin` are None if the plugin has not returned since the kubelet started.
+    """
 
     e: Endpoint
     opts: pluginapi.DevicePluginOptions | None = None
@@ -100,7 +104,7 @@ class EndpointInfo(NamedTuple):
 
 
 class _Container(NamedTuple):
-    """A container, and one of the resources that it wants."""
+    """Identify a container and one of the resources that it requests."""
 
     pod_uid: str
     container_name: str
@@ -108,7 +112,7 @@ class _Container(NamedTuple):
 
 
 class _Allocation(NamedTuple):
-    """A call of a plugin that goes on, and when it began, by the monotonic clock."""
+    """Record a pending Allocate call of a plugin, and when it began, by the monotonic clock."""
 
     devices: set[str]
     call: Future[pluginapi.AllocateResponse]
@@ -116,7 +120,7 @@ class _Allocation(NamedTuple):
 
 
 class ManagerImpl:
-    """See Manager."""
+    """Implement Manager."""
 
     def __init__(
         self,
@@ -127,10 +131,10 @@ class ManagerImpl:
         await_plugins: bool = False,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """Makes the directory. Raises OSError.
+        """Create the directory. Raise OSError.
 
-        `directory`: where the sockets are, and what containers were given.
-        `await_plugins`: whether a pod waits for a plugin that has gone, or is not back yet after a restart, or fails.
+        `directory` holds the sockets and the checkpoint. `await_plugins` says whether a pod waits for a plugin that is
+        gone, has not returned after a restart, or fails.
         """
         socket_path = os.path.join(directory, api.KUBELET_SOCKET_NAME)
         klog.v(2).info_s("Creating Device Plugin manager", path=socket_path)
@@ -139,53 +143,56 @@ class ManagerImpl:
         self._numa_nodes = [node.id for node in topology]
         self._topology_affinity_store = topology_affinity_store
         self._server = plugin.Server(socket_path, self, self, self._clock)
-        # Stops the server when the context of the last start ends.
+        # This thread stops the server when the context of the last start ends.
         self._stopper: golang.Thread | None = None
         self._checkpoint_dir = directory
         self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
-        # DIVERGES (fault of Go): a node that has no checkpoint when the kubelet starts counts as new until the kubelet
+        # DIVERGES (fault of Go): a node without a checkpoint at the kubelet's start counts as new until the kubelet
         # ends.
-        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).ShouldResetExtendedResourceCapacity: looks for
-        # files each time; once the socket for registrations is there, the node does not count as new any more.
-        # Why: a Node object that is registered after that would keep the devices of the machine that had its name
-        # before.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).ShouldResetExtendedResourceCapacity: it looks for
+        # files each time; once the registration socket exists, the node no longer counts as new.
+        # Why: a Node object that is registered later would keep the devices of the previous machine with that name.
         # Test: manager_test.py:test_node_that_was_made_anew
         self._node_recreated = not self._checkpoint_manager.list_checkpoints()
         self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_CAPACITY)
 
-        # What start tells; nothing of this changes afterwards.
+        # `start` sets these fields, which do not change afterwards.
         self._active_pods: Callable[[], list[v1.Pod]] = list
         self._could_run: CouldRunFunc = lambda pod_uid: False
         self._sources_ready: Callable[[], bool] = lambda: True
         self._initial_containers: set[ContainerRef] = set()
         self._running_containers: set[ContainerRef] = set()
 
-        # Held for a whole allocation, the calls of plugins included; never taken while _lock is held.
+        # This lock is held during a whole allocation, including the calls to plugins. Never take it while holding
+        # _lock.
         self._allocation_lock = threading.Lock()
-        # Held while the checkpoint is written, lest an older one come last; taken before _lock.
+        # This lock is held while the checkpoint is written, so that an older checkpoint never replaces a newer one.
+        # Take it before _lock.
         self._checkpoint_lock = threading.Lock()
-        # Guards the fields below. No plugin is called with it.
+        # This lock guards the fields below. No plugin is called while it is held.
         self._lock = threading.Lock()
-        # All by the resource's name.
+        # The keys of these maps are resource names.
         self._endpoints: dict[str, EndpointInfo] = {}
         self._all_devices = ResourceDeviceInstances()
         self._healthy_devices: dict[str, set[str]] = {}
         self._unhealthy_devices: dict[str, set[str]] = {}
-        # Since when a plugin is expected to come back and to tell of its devices.
+        # Each resource whose plugin is expected back, with the time since when the manager waits for its list of
+        # devices.
         self._awaited: dict[str, float] = {}
-        # Pods that wait for that.
+        # The pods that wait for such a plugin.
         self._waiting_pods: dict[str, set[str]] = {}
-        # What plugins are asked just now.
+        # The calls to plugins that are in progress.
         self._allocations: dict[_Container, _Allocation] = {}
         self._preferences: dict[_Container, Future[pluginapi.PreferredAllocationResponse]] = {}
-        # The pod that allocates, and by resource the devices of its init containers that others of it can have.
+        # The UID of the pod that is being allocated, and by resource the devices of its init containers, which its
+        # other containers can reuse.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
-        # Whether devices were given to containers that no checkpoint tells of. Guarded by the lock of allocations.
+        # Whether the checkpoint lacks any allocation. Guarded by _allocation_lock.
         self._is_checkpoint_old = False
-        # Has a lock of its own.
+        # PodDevices has its own lock.
         self._pod_devices = PodDevices()
 
-    # ---- Life ----
+    # ---- Start and stop ----
 
     def start(
         self,
@@ -213,11 +220,12 @@ class ManagerImpl:
                 path=os.path.join(self._checkpoint_dir, KUBELET_DEVICE_MANAGER_CHECKPOINT),
             )
         if self._stopper is not None:
-            # That of a start after which something else could not be started. It must not stop what is begun here.
+            # A previous start of the kubelet failed after this step, and its thread may still be stopping the server.
+            # That thread must not stop the server that is started here.
             self._stopper.join(_STOP_TIMEOUT)
             if self._stopper.is_alive():
                 raise TimeoutError("the server for device plugins is still being stopped")
-        # First, so that no server goes on for which there is no thread that stops it.
+        # Start this thread first, so that a server never runs without the thread that stops it.
         self._stopper = golang.go(self._stop_with, ctx, name="device-plugin-server")
         self._server.start()
 
@@ -226,11 +234,11 @@ class ManagerImpl:
         self.stop()
 
     def stop(self) -> None:
-        """Can be called more than once."""
+        """Stop the server. Further calls do nothing."""
         self._server.stop()
 
     def cleanup_plugin_directory(self, directory: str) -> None:
-        """For the server: remove the sockets of an earlier kubelet and of its plugins. Raises OSError."""
+        """Remove the sockets of an earlier kubelet and its plugins, for the server. Raise OSError."""
         for name in os.listdir(directory):
             path = os.path.join(directory, name)
             try:
@@ -250,15 +258,16 @@ class ManagerImpl:
     def get_health_checker(self) -> healthz.HealthChecker:
         return healthz.HealthChecker("device-plugin", self._server.check)
 
-    # ---- What plugins tell ----
+    # ---- Calls from the server ----
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        """For the server. Raises plugin.RegistrationError if it does not say what it can do, or is one too many."""
+        """Add a plugin, for the server.
+
+        Raise plugin.RegistrationError if the plugin does not answer with its options, or if there are too many plugins.
+        """
         with self._lock:
             if resource_name not in self._endpoints and len(self._endpoints) >= MAX_PLUGINS:
-                raise plugin.RegistrationError(
-                    f"there are plugins of {MAX_PLUGINS} resources, which are as many as there can be"
-                )
+                raise plugin.RegistrationError(f"there are plugins of {MAX_PLUGINS} resources, which is the maximum")
         try:
             options = plugin.call(
                 device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
@@ -272,11 +281,12 @@ class ManagerImpl:
         klog.v(2).info_s("Device plugin connected", resourceName=resource_name)
 
     def plugin_disconnected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        """For the server: all the resource's devices count as unhealthy.
+        """Mark all devices of the resource as unhealthy, for the server.
 
         DIVERGES (fault of Go): devices stay healthy if another plugin of their resource has connected in the meantime.
-        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginDisconnected: does not ask which plugin ended.
-        Why: a plugin that was updated would have no devices to give, and after five minutes no resource.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginDisconnected: it does not check which plugin
+        ended.
+        Why: a plugin that was updated would have no healthy devices, and after five minutes its resource would be gone.
         Test: manager_test.py:test_plugin_that_ends_when_another_has_come
         """
         with self._lock:
@@ -293,16 +303,16 @@ class ManagerImpl:
         klog.v(2).info_s("Endpoint became unhealthy", resourceName=resource_name)
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
-        """For the server."""
+        """Process a plugin's list, for the server."""
         self.generic_device_update_callback(resource_name, response.devices)
 
     def generic_device_update_callback(self, resource_name: str, devices: Iterable[pluginapi.Device]) -> None:
-        """These are all devices of the resource: note them, and name the pods that this is news for."""
+        """Store the complete list of a resource's devices, and announce the pods that the change concerns."""
         now = {device.ID: device for device in devices}
         if now.pop("", None) is not None:
             # DIVERGES (safer): a device without an ID does not count.
-            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).genericDeviceUpdateCallback: it does.
-            # Why: no plugin can tell which device a container is to get if there is no ID to name it by.
+            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).genericDeviceUpdateCallback: it counts.
+            # Why: the kubelet could not tell the plugin which device to allocate.
             # Test: manager_test.py:test_devices_that_are_garbage
             klog.error_s(ValueError("device has no ID"), "Ignoring device", resourceName=resource_name)
         with self._lock:
@@ -314,14 +324,14 @@ class ManagerImpl:
             self._awaited.pop(resource_name, None)
             concerned = self._waiting_pods.pop(resource_name, set())
         if features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
-            # One that is new may have been a pod's before it disappeared for a while.
+            # A new device may be one that a pod already had before it disappeared for a while.
             changed = {id for id in now if id not in before or before[id].health != now[id].health}
             concerned |= self._pod_devices.get_pods_for_devices(resource_name, changed)
         self._tell(concerned)
         try:
             self._write_checkpoint()
         except OSError as err:
-            # What matters of it is written with the next allocation.
+            # The next allocation writes the checkpoint again.
             klog.error_s(err, "Writing checkpoint encountered")
         klog.v(2).info_s(
             "Processed device updates for resource",
@@ -330,7 +340,7 @@ class ManagerImpl:
             healthyCount=len(healthy),
         )
 
-    # ---- What the node has ----
+    # ---- Capacity and health ----
 
     def get_capacity(
         self,
@@ -340,9 +350,10 @@ class ManagerImpl:
             for name in gone:
                 for by_resource in (self._endpoints, self._healthy_devices, self._unhealthy_devices, self._awaited):
                     by_resource.pop(name, None)
-            # Pods that have some of the devices still show how these are.
-            # DIVERGES (fault of Go): the list of devices of a resource that is gone is forgotten unless a pod has some.
-            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).GetCapacity: the list stays for ever.
+            # A pod that still has some of the devices shows their health in its status.
+            # DIVERGES (fault of Go): when a resource is gone, the kubelet drops its list of devices unless a pod still
+            # has some.
+            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).GetCapacity: it keeps the list permanently.
             # Why: a plugin that registers under another name each time would leave a list each time.
             # Test: manager_test.py:test_devices_of_a_resource_that_is_gone
             for name in gone - self._pod_devices.devices().keys():
@@ -355,7 +366,7 @@ class ManagerImpl:
             try:
                 self._write_checkpoint()
             except OSError as err:
-                # An old one names resources that are gone, and these are found gone again after the next start.
+                # An old checkpoint names resources that are gone. After the next start they are found to be gone again.
                 klog.error_s(err, "Failed to write checkpoint file")
         return _quantities(capacity), _quantities(allocatable), sorted(gone)
 
@@ -392,7 +403,7 @@ class ManagerImpl:
                 container.allocated_resources_status = [*others, shown]
 
     def _health(self, resource_name: str, ids: Iterable[str]) -> list[v1.ResourceHealth]:
-        """How the devices are; those that the plugin does not name any more count as healthy, as in Go."""
+        """Return the health of the devices; as in Go, a device that the plugin no longer lists counts as healthy."""
         with self._lock:
             known = self._all_devices.get(resource_name, {})
             unhealthy = {id for id in ids if id in known and known[id].health != api.HEALTHY}
@@ -407,7 +418,7 @@ class ManagerImpl:
     # ---- The checkpoint ----
 
     def _write_checkpoint(self) -> None:
-        """Raises OSError."""
+        """Write the checkpoint. Raise OSError."""
         with self._checkpoint_lock:
             with self._lock:
                 registered = {name: sorted(ids) for name, ids in self._healthy_devices.items()}
@@ -420,14 +431,14 @@ class ManagerImpl:
         klog.v(4).info_s("Checkpoint file written", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
 
     def _read_checkpoint(self) -> None:
-        """Take over what was given before, and expect the plugins to come back.
+        """Restore the earlier allocations, and expect the plugins to return.
 
-        Raises ValueError for a file that is of no use, and OSError for one that cannot be looked at now.
+        Raise ValueError for a corrupt file, and OSError for a file that cannot be opened now.
 
-        DIVERGES (safer): if the checkpoint cannot be opened, say for want of a descriptor, nobody is given a device
-        until it can.
-        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).Start: goes on as if there were no checkpoint.
-        Why: devices of containers that run would be given to others as well.
+        DIVERGES (safer): if the checkpoint cannot be opened, for example for lack of a file descriptor, the kubelet
+        allocates no devices until it can.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).Start: it continues as if there were no checkpoint.
+        Why: the kubelet would allocate devices of running containers a second time.
         Test: manager_test.py:test_nothing_is_given_before_the_checkpoint_can_be_looked_at
         """
         data = checkpoint.Data()
@@ -436,7 +447,7 @@ class ManagerImpl:
         except checkpointmanager.errors.ErrCheckpointNotFound:
             klog.v(2).info_s("No checkpoint of devices", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
             try:
-                # So that the next kubelet knows that the node is not new.
+                # The file tells the next kubelet that the node is not new.
                 self._write_checkpoint()
             except OSError as err:
                 klog.error_s(err, "Failed to write checkpoint file")
@@ -451,20 +462,22 @@ class ManagerImpl:
                 self._awaited[resource_name] = self._clock.monotonic()
         klog.v(4).info_s("Read data from checkpoint file", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
 
-    # ---- Giving devices to containers ----
+    # ---- Allocation ----
 
     def update_allocated_devices(self) -> None:
         with self._lock:
             known = {key.pod_uid for key in (*self._allocations, *self._preferences)}
             known |= self._pod_devices.pods().union(*self._waiting_pods.values())
-        # DIVERGES (fault of Go): which pods are active is asked after it is known which pods have devices.
-        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: the other way round.
+        # DIVERGES (fault of Go): the kubelet first lists the pods that have devices, and then asks which pods are
+        # active.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: it does the two in the
+        # other order.
         # Why: a pod that is admitted between the two would lose its devices at once.
         # Test: manager_test.py:test_pod_that_is_admitted_while_others_are_looked_for_that_have_ended
         inactive = known - {pod.metadata.uid for pod in self._active_pods()}
         # DIVERGES (fault of Go): a pod keeps its devices as long as one of its containers may run.
-        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: takes them from any pod
-        # that is not active, also one that was deleted by force, or while the kubelet was down.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: it takes them from any pod
+        # that is not active, even one that was deleted by force, or while the kubelet was down.
         # Why: two containers would use the same device until the older one has been killed.
         # Test: manager_test.py:test_devices_of_a_pod_that_is_ending
         gone = {uid for uid in inactive if not self._could_run(types.UID(uid))}
@@ -482,19 +495,18 @@ class ManagerImpl:
         self._pod_devices.delete(gone)
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Callers give init containers their devices first.
+        """Allocate the container's devices. Callers must pass a pod's init containers first.
 
-        Raises DevicesAwaitedError, CheckpointWriteError, and what else stands against.
-
-
-        What the container was given before an error is taken back when the pod ends.
+        Raise DevicesAwaitedError, CheckpointWriteError, or the error that rules the allocation out. Devices that were
+        allocated before an error are released when the pod ends.
         """
         with self._allocation_lock:
             reusable = self._reusable_devices(pod.metadata.uid)
             self._allocate_container_resources(pod, container, reusable)
             given = self._pod_devices.container_allocated_resources(pod.metadata.uid, container.name)
             if not given:
-                # Most containers: a pod may have thousands, each of which would be looked for below.
+                # Return early for the common case: a pod may have thousands of containers, and the loops below search
+                # them all.
                 return
             init = next((each for each in pod.spec.init_containers if each.name == container.name), None)
             with self._lock:
@@ -503,7 +515,7 @@ class ManagerImpl:
                     if init is not None and not podutil.is_restartable_init_container(init):
                         of_resource |= devices
                     else:
-                        # It keeps them as long as the pod lives.
+                        # This container keeps its devices for the life of the pod.
                         of_resource -= devices
 
     def _reusable_devices(self, pod_uid: str) -> dict[str, set[str]]:
@@ -517,7 +529,7 @@ class ManagerImpl:
     ) -> None:
         allocated_devices_updated = False
         try:
-            # Extended resources are not overcommitted: what is requested is the limit.
+            # Extended resources cannot be overcommitted, so a container's request equals its limit.
             for resource_name, quantity in container.resources.limits.items():
                 if features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE) and _is_dra_extended_resource(
                     pod, container.name, resource_name
@@ -538,12 +550,12 @@ class ManagerImpl:
                 if self._allocate_resource(pod, container, resource_name, quantity.value(), reuse):
                     self._is_checkpoint_old = True
         finally:
-            # Also of a container that waits for another resource.
+            # This includes a container that now waits for another resource.
             if allocated_devices_updated and self._is_checkpoint_old:
                 self._write_allocations()
 
     def _write_allocations(self) -> None:
-        """Raises CheckpointWriteError; who asks for a device again tries again."""
+        """Write the checkpoint. Raise CheckpointWriteError; the next allocation tries again."""
         try:
             self._write_checkpoint()
         except OSError as err:
@@ -553,7 +565,7 @@ class ManagerImpl:
     def _allocate_resource(
         self, pod: v1.Pod, container: v1.Container, resource_name: str, required: int, reusable: set[str]
     ) -> bool:
-        """Whether the container was given something."""
+        """Report whether the container was allocated any device."""
         key = _Container(pod.metadata.uid, container.name, resource_name)
         with self._lock:
             allocation, patience = self._allocations.get(key), 0.0
@@ -567,7 +579,7 @@ class ManagerImpl:
         return True
 
     def _patience(self, resource_name: str) -> float:
-        """Seconds to wait for an answer; none where the plugin has others waiting already."""
+        """Return the seconds to wait for an answer; 0 if the plugin already has other calls pending."""
         with self._lock:
             allocations = [each.call for key, each in self._allocations.items() if key.resource_name == resource_name]
             preferences = [call for key, call in self._preferences.items() if key.resource_name == resource_name]
@@ -575,7 +587,7 @@ class ManagerImpl:
         return _PATIENCE if answered else 0.0
 
     def _begin_allocation(self, pod: v1.Pod, key: _Container, devices: set[str]) -> _Allocation:
-        """Have the plugin allocate the devices, which nobody else gets meanwhile."""
+        """Have the plugin allocate the devices. No other container gets them meanwhile."""
         with self._lock:
             info = self._endpoints.get(key.resource_name)
         if info is None:
@@ -593,7 +605,7 @@ class ManagerImpl:
         return allocation
 
     def _finish_allocation(self, key: _Container, allocation: _Allocation, patience: float) -> None:
-        """Give the container what the plugin allocates. Raises DevicesAwaitedError if that takes longer."""
+        """Assign the devices to the container when the plugin answers. Raise DevicesAwaitedError if that takes long."""
         try:
             response = self._result(key, allocation.call, patience, "allocate devices")
         except DevicesAwaitedError:
@@ -609,11 +621,13 @@ class ManagerImpl:
         self._end_allocation(key, allocation)
 
     def _result(self, key: _Container, call: Future[_Answer], patience: float, what: str) -> _Answer:
-        """The plugin's answer. Raises DevicesAwaitedError if that takes longer, and has the pod synced then.
+        """Return the plugin's answer.
+
+        Raise DevicesAwaitedError if the answer takes longer than `patience`, and have the pod synced when it arrives.
 
         DIVERGES (safer): a pod whose plugin does not answer within a second waits, and others are admitted meanwhile.
         Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: no other pod is admitted until then.
-        Why: one slow plugin would hold up every pod of the node.
+        Why: one slow plugin would delay every pod of the node.
         Test: manager_test.py:test_plugin_that_takes_its_time
         """
         try:
@@ -623,7 +637,7 @@ class ManagerImpl:
             raise DevicesAwaitedError(f"waits for the device plugin of {key.resource_name} to {what}") from None
 
     def _tell(self, pod_uids: set[str]) -> None:
-        """Have the pods synced. If nobody listens it is not long until their next sync."""
+        """Have the pods synced. If the channel is full, their next periodic sync comes soon enough."""
         if pod_uids and not self._updates.try_send(Update(tuple(sorted(pod_uids)))):
             err = queue.Full("device update channel is full")
             klog.error_s(err, "discard pods info", podsToUpdate=sorted(pod_uids))
@@ -635,7 +649,7 @@ class ManagerImpl:
         metrics.DEVICE_PLUGIN_ALLOCATION_DURATION.labels(key.resource_name).observe(seconds)
 
     def _devices_in_use(self, resource_name: str) -> set[str]:
-        """The resource's devices that a container has, or gets just now."""
+        """Return the resource's devices that a container has, or that are being allocated."""
         with self._lock:
             going_on = list(self._allocations.items())
         allocations = (each.devices for key, each in going_on if key.resource_name == resource_name)
@@ -652,9 +666,9 @@ class ManagerImpl:
         return by_node
 
     def _devices_to_allocate(self, pod: v1.Pod, key: _Container, required: int, reusable: set[str]) -> set[str]:
-        """The devices that the plugin is to allocate for the container; none if it has them, or needs none.
+        """Return the devices that the plugin must allocate; none if the container already has them, or needs none.
 
-        Raises DevicesAwaitedError, AllocationError, and what the plugin answers when it is asked which it prefers.
+        Raise DevicesAwaitedError, AllocationError, or the plugin's error when it is asked for its preference.
         """
         pod_uid, container_name, resource_name = key
         before = self._pod_devices.container_devices(*key)
@@ -666,8 +680,8 @@ class ManagerImpl:
                     f'pod "{pod_uid}" container "{container_name}" changed request for resource "{resource_name}" '
                     f"from {len(before)} to {required}"
                 )
-        # While not all sources are known the kubelet has just started. A container that runs then has its devices, and
-        # its plugin need not be back yet. After a reboot of the node none runs.
+        # Unless all sources are ready, the kubelet has just started. A container that runs at that time has its
+        # devices, although its plugin may not have returned yet. After a reboot of the node no container runs.
         if not self._sources_ready() and self._has_got_its_devices(pod, container_name):
             klog.v(3).info_s("Container detected running, nothing to do", deviceNumber=required, **log)
             return set()
@@ -688,7 +702,7 @@ class ManagerImpl:
         return self._choose(key, required, chosen, available)
 
     def _require_healthy(self, pod_uid: str, resource_name: str, before: set[str]) -> set[str]:
-        """The resource's healthy devices. Raises if there are none, or if one of those before is not among them."""
+        """Return the resource's healthy devices. Raise if there are none, or if a device of `before` is not healthy."""
         self._require_plugin(pod_uid, resource_name)
         with self._lock:
             healthy = set(self._healthy_devices.get(resource_name, set()))
@@ -704,7 +718,7 @@ class ManagerImpl:
         return healthy
 
     def _require_plugin(self, pod_uid: str, resource_name: str) -> None:
-        """Raises DevicesAwaitedError as long as the resource's plugin is awaited."""
+        """Raise DevicesAwaitedError while the resource's plugin is expected to return."""
         if not self._await_plugins:
             return
         with self._lock:
@@ -717,9 +731,9 @@ class ManagerImpl:
         raise DevicesAwaitedError(f"waits for the device plugin of {resource_name}, for {minutes:.0f} minutes at most")
 
     def _choose(self, key: _Container, required: int, chosen: set[str], available: set[str]) -> set[str]:
-        """Fill up those that are chosen already, from the NUMA nodes the container is to be on as far as they go.
+        """Add devices to `chosen`, from the container's preferred NUMA nodes as far as possible.
 
-        The plugin is asked which it prefers, once there is something to prefer.
+        The plugin is asked for its preference only if there is a choice.
         """
         aligned, unaligned, no_affinity = self._filter_by_affinity(*key, available)
         missing = required - len(chosen)
@@ -739,7 +753,10 @@ class ManagerImpl:
     def _call_get_preferred_allocation_if_available(
         self, key: _Container, available: set[str], must_include: set[str], size: int
     ) -> set[str]:
-        """The plugin's choice; if the pod had to wait for it, of what was available then."""
+        """Return the plugin's preferred devices.
+
+        If the pod had to wait for the answer, the devices may be taken by now.
+        """
         resource_name = key.resource_name
         with self._lock:
             info = self._endpoints.get(resource_name)
@@ -760,8 +777,7 @@ class ManagerImpl:
         except DevicesAwaitedError:
             raise
         except Exception as err:
-            # Whatever became of the call of somebody else's program: the container must not start, and its pod is to
-            # know why.
+            # Whatever error a plugin causes, the container must not start, and its pod must show the reason.
             self._forget_preference(key)
             raise AllocationError(f"device plugin GetPreferredAllocation rpc failed with err: {err}") from err
         self._forget_preference(key)
@@ -774,7 +790,7 @@ class ManagerImpl:
     def _filter_by_affinity(
         self, pod_uid: str, container_name: str, resource_name: str, available: set[str]
     ) -> tuple[set[str], set[str], set[str]]:
-        """The devices on the nodes that the container is to be on, those on others, and those that are on none."""
+        """Return the devices on the container's preferred nodes, those on other nodes, and those without a node."""
         affinity = self._topology_affinity_store.get_affinity(pod_uid, container_name).numa_node_affinity
         with self._lock:
             devices = self._all_devices.get(resource_name, {})
@@ -787,20 +803,20 @@ class ManagerImpl:
         return aligned, available - aligned - no_affinity, no_affinity
 
     def _is_device_plugin_resource(self, resource_name: str) -> bool:
-        """Whether a plugin has it, or had it when somebody got it, or somebody waits for one that had it."""
+        """Report whether the resource belongs to a plugin, or did when a pod got it or began to wait for it."""
         with self._lock:
             if resource_name in self._healthy_devices or resource_name in self._waiting_pods:
                 return True
-        # Asked for every resource of every container, of which a pod may have thousands.
+        # This check must be fast: it runs for every resource of every container, and a pod may have thousands.
         return self._pod_devices.has_resource(resource_name)
 
     def _has_got_its_devices(self, pod: v1.Pod, container_name: str) -> bool:
-        """Whether the container ran when the kubelet started, or had already initialized its pod.
+        """Report whether the container ran when the kubelet started, or had already initialized its pod.
 
-        DIVERGES (fault of Go): an init container of a pod that runs needs no plugin when the kubelet is restarted.
-        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: it does, unless the init
-        container itself runs.
-        Why: the pod, which runs and has all its devices, would be refused because its plugin is not back yet.
+        DIVERGES (fault of Go): after a restart of the kubelet, an init container of a running pod needs no plugin.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: it needs its plugin, unless the
+        init container itself runs.
+        Why: a running pod, which has all its devices, would be rejected because its plugin has not returned yet.
         Test: manager_test.py:test_init_container_of_a_pod_that_runs
         """
         uid = pod.metadata.uid
@@ -812,7 +828,7 @@ class ManagerImpl:
         ) and any(self._is_container_already_running(uid, container.name) for container in pod.spec.containers)
 
     def _is_container_already_running(self, pod_uid: str, container_name: str) -> bool:
-        """Whether it ran when the kubelet started; one that was restarted is known several times."""
+        """Report whether the container ran when the kubelet started. A restarted container has several IDs."""
         ref = ContainerRef(pod_uid, container_name)
         running = ref in self._running_containers
         if not running:
@@ -821,7 +837,7 @@ class ManagerImpl:
             klog.v(4).info_s(message, podUID=pod_uid, containerName=container_name)
         return running
 
-    # ---- When a container starts ----
+    # ---- The start of a container ----
 
     def get_device_run_container_options(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
@@ -840,7 +856,7 @@ class ManagerImpl:
                 )
                 continue
             if self._pod_devices.container_devices(uid, container.name, resource_name) is None:
-                # Its plugin was not known yet when the pod was admitted.
+                # The plugin was not known yet when the pod was admitted.
                 needs_re_allocate = True
         if needs_re_allocate:
             klog.v(2).info_s(
@@ -870,7 +886,7 @@ class ManagerImpl:
         try:
             info.e.pre_start_container(devices)
         except Exception as err:
-            # As above.
+            # As for GetPreferredAllocation, any error of the plugin keeps the container from starting.
             raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {err}") from err
 
     # ---- Hints for the topology manager.  Go: topology_hints.go ----
@@ -910,9 +926,14 @@ class ManagerImpl:
     def _hints(
         self, pod: v1.Pod, resource_name: str, requested: int, allocated: set[str], reusable: set[str]
     ) -> list[topologymanager.TopologyHint] | None:
-        """None where it does not matter; no hint where there are not enough. Raises DevicesAwaitedError."""
+        """Return the possible placements of the devices.
+
+        None means that the placement does not matter; an empty list means that too few devices are available. Raise
+        DevicesAwaitedError.
+        """
         if not allocated:
-            # Before anything else is given to the pod, and where its devices are is known.
+            # Wait for the plugin before other managers allocate resources to the pod, and until the devices' NUMA nodes
+            # are known.
             self._require_plugin(pod.metadata.uid, resource_name)
         with self._lock:
             devices = self._all_devices.get(resource_name, {})
@@ -941,7 +962,7 @@ def _quantities(counts: dict[str, int]) -> dict[str, apiresource.Quantity]:
 
 
 def _is_dra_extended_resource(pod: v1.Pod, container_name: str, resource_name: str) -> bool:
-    """Whether a claim gives the container what looks like a plugin's resource."""
+    """Report whether a DRA claim provides this resource, which looks like a plugin's."""
     claim_status = pod.status.extended_resource_claim_status
     return claim_status is not None and any(
         mapping.container_name == container_name and mapping.resource_name == resource_name

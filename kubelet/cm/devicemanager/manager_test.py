@@ -94,7 +94,7 @@ def test_more_plugins_than_there_can_be(world: World, monkeypatch: pytest.Monkey
     world.connect(_R, device("1"))
     world.connect(_R, device("2"))
     world.disconnect(_R)
-    with pytest.raises(RegistrationError, match="there are plugins of 1 resources, which are as many as there can be"):
+    with pytest.raises(RegistrationError, match="there are plugins of 1 resources, which is the maximum"):
         world.connect(_R2, device("1"))
     world.clock.step(_AFTER_GRACE)
     assert world.capacity() == ({}, {}, [_R])

@@ -1,4 +1,4 @@
-"""Which devices containers were given, and what they need to use them.
+"""Record the devices of containers, and what the containers need to use them.
 
 Go: pkg/kubelet/cm/devicemanager/pod_devices.go
 """
@@ -19,18 +19,18 @@ from kubelet.cm.devicemanager.checkpoint.checkpoint import devices_per_numa
 from kubelet.cm.devicemanager.types import DeviceRunContainerOptions
 from pkg import klog
 
-# Where devices stand that are near to no NUMA node.
+# This value stands for the NUMA node of devices that are near no node.
 NODE_WITHOUT_TOPOLOGY = -1
 
-# Devices by their ids.
+# The keys are device IDs.
 DeviceInstances = dict[str, pluginapi.Device]
 
 
 class ResourceDeviceInstances(dict[str, DeviceInstances]):
-    """Devices by resource and id."""
+    """Map resource names to devices by ID."""
 
     def filter(self, condition: Mapping[str, Collection[str]]) -> ResourceDeviceInstances:
-        """Of the resources in the condition those devices that it names."""
+        """Return only the resources and the device IDs that `condition` names."""
         return ResourceDeviceInstances(
             {
                 resource: {id: device for id, device in self[resource].items() if id in ids}
@@ -42,28 +42,31 @@ class ResourceDeviceInstances(dict[str, DeviceInstances]):
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocateInfo:
-    """The devices of one resource that a container was given, and what the plugin said to that."""
+    """Hold a container's devices of one resource, and the plugin's answer to their allocation."""
 
     device_ids: checkpoint.DevicesPerNUMA
     alloc_resp: pluginapi.ContainerAllocateResponse
 
 
-# By the resource's name.
+# The keys are resource names.
 ResourceAllocateInfo = dict[str, DeviceAllocateInfo]
 
 
 class PodDevices:
-    """Go: podDevices. Thread-safe; what it returns is the caller's own."""
+    """Record the devices of all containers. Thread-safe; the caller owns the returned objects.
+
+    Go: podDevices
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards what follows
-        # By the pod's uid and the container's name.
+        self._lock = threading.Lock()  # guards the fields below
+        # The keys are the pod's UID and the container's name.
         self._devs: dict[str, dict[str, ResourceAllocateInfo]] = {}
-        # Those of which anybody has devices.
+        # These are the resources of which any container has devices.
         self._resources: set[str] = set()
 
     def has_resource(self, resource: str) -> bool:
-        """Whether anybody has devices of it."""
+        """Report whether any container has devices of the resource."""
         with self._lock:
             return resource in self._resources
 
@@ -96,13 +99,13 @@ class PodDevices:
             self._resources = set[str]().union(*everybody)
 
     def pod_devices(self, pod_uid: str, resource: str) -> set[str]:
-        """The resource's devices that any of the pod's containers has."""
+        """Return the resource's devices of all the pod's containers."""
         with self._lock:
             containers = self._devs.get(pod_uid, {}).values()
             return {id for given in containers if resource in given for id in given[resource].device_ids.devices()}
 
     def container_devices(self, pod_uid: str, container_name: str, resource: str) -> set[str] | None:
-        """None if the container was never given any of the resource."""
+        """Return the container's devices of the resource, or None if the container was never allocated any."""
         with self._lock:
             given = self._container_locked(pod_uid, container_name).get(resource)
             return None if given is None else given.device_ids.devices()
@@ -111,7 +114,7 @@ class PodDevices:
         return self._devs.get(pod_uid, {}).get(container_name, {})
 
     def container_allocated_resources(self, pod_uid: str, container_name: str) -> dict[str, set[str]]:
-        """The container's devices by resource.
+        """Return the container's devices by resource.
 
         Go: addContainerAllocatedResources, removeContainerAllocatedResources
         """
@@ -120,7 +123,7 @@ class PodDevices:
             return {resource: given.device_ids.devices() for resource, given in container.items()}
 
     def devices(self) -> dict[str, set[str]]:
-        """All devices that are given to anybody, by resource."""
+        """Return the devices of all containers by resource."""
         found: dict[str, set[str]] = {}
         with self._lock:
             for containers in self._devs.values():
@@ -130,11 +133,11 @@ class PodDevices:
         return found
 
     def get_pods_for_devices(self, resource: str, device_ids: set[str]) -> set[str]:
-        """The uids of pods that have any of the devices.
+        """Return the UIDs of the pods that have any of the devices.
 
-        DIVERGES (fault of Go): a device is looked up by its resource and its id.
-        Go: pkg/kubelet/cm/devicemanager/pod_devices.go, (*podDevices).getPodAndContainerForDevice: by its id alone.
-        Why: when a device fails, a pod that has one of the same id of another resource may be synced in its place.
+        DIVERGES (fault of Go): the kubelet looks a device up by its resource and its ID.
+        Go: pkg/kubelet/cm/devicemanager/pod_devices.go, (*podDevices).getPodAndContainerForDevice: it uses only the ID.
+        Why: when a device fails, the kubelet might instead sync a pod whose device of another resource has the same ID.
         Test: pod_devices_test.py:test_whose_a_device_is
         """
         with self._lock:
@@ -163,7 +166,7 @@ class PodDevices:
             ]
 
     def from_checkpoint_data(self, data: Iterable[checkpoint.PodDevicesEntry]) -> None:
-        """Take over what was given before; an entry that cannot be read is logged and left out."""
+        """Restore earlier allocations. An entry that cannot be parsed is logged and skipped."""
         for entry in data:
             log = {"podUID": entry.pod_uid, "containerName": entry.container_name, "resourceName": entry.resource_name}
             klog.v(2).info_s("Get checkpoint entry", **log, deviceIDs=entry.device_ids, allocated=entry.alloc_resp)
@@ -178,7 +181,10 @@ class PodDevices:
     # ---- What containers need ----
 
     def device_run_container_options(self, pod_uid: str, container_name: str) -> DeviceRunContainerOptions | None:
-        """What all the container's devices need; None if it has none. Where plugins disagree the first one counts."""
+        """Return what the container's devices need, or None without devices.
+
+        If plugins disagree, the first one counts.
+        """
         with self._lock:
             responses = [given.alloc_resp for given in self._container_locked(pod_uid, container_name).values()]
         if not responses:
@@ -201,7 +207,7 @@ class PodDevices:
         )
 
     def get_container_devices(self, pod_uid: str, container_name: str) -> ResourceDeviceInstances:
-        """The container's devices with the NUMA nodes they are near to, and nothing else."""
+        """Return the container's devices. They contain only the NUMA nodes that they are near."""
         with self._lock:
             container = self._container_locked(pod_uid, container_name)
             return ResourceDeviceInstances(
@@ -259,7 +265,7 @@ _Placed = TypeVar("_Placed", pluginapi.DeviceSpec, pluginapi.Mount)
 
 
 def _first_at_each_path(what: str, items: Iterable[_Placed]) -> Iterator[_Placed]:
-    """Of those for the same path in the container the first; others of another host path are told of."""
+    """Yield the first item for each path in the container, and log the others that have another host path."""
     seen: dict[str, str] = {}
     for item in items:
         path = item.container_path

@@ -1,4 +1,4 @@
-"""On which NUMA nodes a container's devices could be.
+"""Compute the NUMA nodes on which a container's devices could be.
 
 Go: pkg/kubelet/cm/devicemanager/topology_hints.go
 """
@@ -15,7 +15,7 @@ from pkg import klog
 
 
 def device_has_topology_alignment(devices: Mapping[str, pluginapi.Device]) -> bool:
-    """Whether any of the resource's devices is nearer to some nodes than to others."""
+    """Report whether any of the resource's devices is near particular NUMA nodes."""
     return any(device.topology.nodes for device in devices.values())
 
 
@@ -30,12 +30,12 @@ def generate_device_topology_hints(
     request: int,
     numa_nodes: Sequence[int],
 ) -> list[TopologyHint]:
-    """The sets of nodes that have so many of the available and reusable devices, and all the reusable ones.
+    """Return the sets of nodes that offer enough devices and include all the reusable ones.
 
-    `devices` are all that the resource has; ids that are not among them are left out.
+    `devices` are all devices of the resource; IDs of other devices are ignored.
     """
     nodes = {id: tuple(get_numa_node_ids(device)) for id, device in devices.items()}
-    # Thousands of devices are in a few places: masks are tried on those.
+    # Thousands of devices share a few combinations of nodes, so the masks are tested on the combinations.
     places = Counter(nodes.values())
     available_places = Counter(nodes[id] for id in available if id in nodes)
     reusable_places = Counter(nodes[id] for id in reusable if nodes.get(id))
@@ -43,7 +43,7 @@ def generate_device_topology_hints(
     min_affinity_size = len(candidates)
     masks = []
     for mask in iterate_bit_masks(candidates):
-        # What an idle machine could do says which of the masks are good ones.
+        # A mask is preferred if no smaller mask would offer enough devices, counting also those in use.
         if mask.count() < min_affinity_size and _count(mask, places) >= request:
             min_affinity_size = mask.count()
         if not all(mask.any_set(place) for place in reusable_places):
@@ -54,12 +54,12 @@ def generate_device_topology_hints(
 
 
 def _count(mask: BitMask, places: Counter[tuple[int, ...]]) -> int:
-    """How many devices are near to the mask's nodes."""
+    """Return the number of devices that are near any of the mask's nodes."""
     return sum(count for place, count in places.items() if mask.any_set(place))
 
 
 def _device_numa_nodes(places: Iterable[tuple[int, ...]], known: Sequence[int]) -> list[int]:
-    """The nodes that have devices, ascending: all others would only make for more masks."""
+    """Return the known nodes that have devices, in ascending order. Other nodes would only add masks."""
     found = {node for place in places for node in place}
     if unknown := found.difference(known):
         klog.info_s(

@@ -1,4 +1,4 @@
-"""What the container manager asks of the device manager.
+"""Define what the container manager needs from the device manager.
 
 Go: pkg/kubelet/cm/devicemanager/types.go
 """
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from pkg.apiserver.server import healthz
     from pkg.scheduler import framework
 
-# Seconds that a resource is still one of the node's after its plugin has gone, and that pods wait for it.
+# This is the time, in seconds, for which a resource stays after its plugin is gone, and for which pods wait for the
+# plugin.
 ENDPOINT_STOP_GRACE_PERIOD = 300.0
-# The checkpoint's file.
+# This is the name of the checkpoint's file.
 KUBELET_DEVICE_MANAGER_CHECKPOINT = "kubelet_internal_checkpoint"
 
 
 @dataclass(slots=True)
 class DeviceRunContainerOptions:
-    """What a container needs to use its devices."""
+    """Hold what a container needs to use its devices."""
 
     envs: list[kubecontainer.EnvVar] = field(default_factory=list)
     mounts: list[kubecontainer.Mount] = field(default_factory=list)
@@ -43,7 +44,7 @@ class DeviceRunContainerOptions:
 
 
 class Manager(Protocol):
-    """All device plugins of the node. Safe from any thread; allocations come one after another."""
+    """Define operations on the devices of all plugins. Thread-safe; allocations run one after the other."""
 
     def start(
         self,
@@ -54,15 +55,15 @@ class Manager(Protocol):
         initial_containers: ContainerMap,
         initial_container_running_set: set[str],
     ) -> None:
-        """Go on with what was given to pods, and let plugins register until ctx ends. Raises OSError."""
+        """Restore earlier allocations, and let plugins register until `ctx` ends. Raise OSError."""
         ...
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Give the container its devices. Raises why that cannot be."""
+        """Allocate the container's devices. Raise the reason if that is impossible."""
         ...
 
     def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
-        """Count as the node's what pods have, though the plugin be gone."""
+        """Raise the node's allocatable to at least the devices that pods have, even if their plugin is gone."""
         ...
 
     def stop(self) -> None: ...
@@ -70,11 +71,11 @@ class Manager(Protocol):
     def get_device_run_container_options(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
     ) -> DeviceRunContainerOptions | None:
-        """What the container needs to use its devices; None if it has none. Raises why it cannot have it."""
+        """Return what the container needs to use its devices, or None. Raise the reason for a failure."""
         ...
 
     def get_capacity(self) -> tuple[dict[str, Quantity], dict[str, Quantity], list[str]]:
-        """All devices by resource, the healthy ones, and the resources that are gone since the last call."""
+        """Return the numbers of all and of healthy devices by resource, and the resources gone since the last call."""
         ...
 
     def get_watcher_handler(self) -> cache.PluginHandler: ...
@@ -82,23 +83,23 @@ class Manager(Protocol):
     def get_health_checker(self) -> healthz.HealthChecker: ...
 
     def get_devices(self, pod_uid: str, container_name: str) -> ResourceDeviceInstances:
-        """What the container has."""
+        """Return the container's devices."""
         ...
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
-        """Write into the status how the containers' devices are."""
+        """Write the health of the containers' devices into the pod's status."""
         ...
 
     def pods(self) -> set[str]:
-        """Of those that have devices, the uids."""
+        """Return the UIDs of the pods that have devices."""
         ...
 
     def get_allocatable_devices(self) -> ResourceDeviceInstances:
-        """All healthy devices."""
+        """Return all healthy devices."""
         ...
 
     def should_reset_extended_resource_capacity(self) -> bool:
-        """Whether the node was made anew, as there is no checkpoint."""
+        """Report whether the node is new, which means that it had no checkpoint."""
         ...
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> topologymanager.Hints: ...
@@ -106,9 +107,9 @@ class Manager(Protocol):
     def get_pod_topology_hints(self, pod: v1.Pod) -> topologymanager.Hints: ...
 
     def update_allocated_devices(self) -> None:
-        """Take back the devices of pods that have ended."""
+        """Release the devices of pods that have ended."""
         ...
 
     def updates(self) -> golang.Channel[Update]:
-        """Where pods are named whose devices' health has changed."""
+        """Return the channel that announces the pods whose devices changed their health."""
         ...

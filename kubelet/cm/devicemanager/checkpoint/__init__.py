@@ -1,4 +1,4 @@
-"""What survives a restart: which devices containers have, and which resources there were.
+"""Define what survives a restart of the kubelet: the containers' devices, and the registered resources.
 
 Go: pkg/kubelet/cm/devicemanager/checkpoint
 """

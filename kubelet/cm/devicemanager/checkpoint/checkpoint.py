@@ -1,4 +1,4 @@
-"""The checkpoint of devices, in the form that the Go kubelet writes and reads.
+"""Read and write the checkpoint of devices in the Go kubelet's format.
 
 Go: pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go
 """
@@ -18,26 +18,29 @@ _Key = TypeVar("_Key", str, int)
 
 
 class DevicesPerNUMA(dict[int, list[str]]):
-    """Ids of devices by the NUMA node they are near to; one that is near to several stands at each."""
+    """Map NUMA nodes to the IDs of the devices near them. A device that is near several nodes is listed for each."""
 
     def devices(self) -> set[str]:
-        """All of them."""
+        """Return the IDs of all devices."""
         return {device for devices in self.values() for device in devices}
 
 
 class PodDevicesEntry(msgspec.Struct, frozen=True):
-    """The devices of one resource that a container was given. None stands for what Go calls nil."""
+    """Record a container's devices of one resource. None stands for Go's nil."""
 
     pod_uid: str = msgspec.field(name="PodUID", default="")
     container_name: str = msgspec.field(name="ContainerName", default="")
     resource_name: str = msgspec.field(name="ResourceName", default="")
     device_ids: dict[int, list[str] | None] | None = msgspec.field(name="DeviceIDs", default=None)
-    # The plugin's ContainerAllocateResponse, serialized.
+    # This is the plugin's serialized ContainerAllocateResponse.
     alloc_resp: bytes | None = msgspec.field(name="AllocResp", default=None)
 
 
 class CheckpointData(msgspec.Struct):
-    """Go: checkpointData"""
+    """Hold the part of the file that the checksum covers.
+
+    Go: checkpointData
+    """
 
     pod_device_entries: list[PodDevicesEntry] | None = msgspec.field(name="PodDeviceEntries", default=None)
     registered_devices: dict[str, list[str] | None] | None = msgspec.field(name="RegisteredDevices", default=None)
@@ -49,12 +52,12 @@ class _File(msgspec.Struct):
 
 
 class Data:
-    """A checkpointmanager.Checkpoint."""
+    """Implement checkpointmanager.Checkpoint."""
 
     def __init__(
         self, entries: Iterable[PodDevicesEntry] = (), registered: Mapping[str, list[str] | None] | None = None
     ) -> None:
-        # Go has no word for an empty list of entries.
+        # Go writes an empty list of entries as null.
         self._data = CheckpointData(list(entries) or None, dict(registered or {}))
         self._checksum = 0
 
@@ -63,7 +66,7 @@ class Data:
         return msgspec.json.encode(_File(self._data, self._checksum))
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
-        """Raises ValueError."""
+        """Parse a checkpoint's file. Raise ValueError."""
         try:
             file = codec.json_decoder(_File).decode(blob)
         except msgspec.DecodeError as err:
@@ -71,19 +74,19 @@ class Data:
         self._data, self._checksum = file.data, file.checksum
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError."""
+        """Compare the checksum. Raise CorruptCheckpointError."""
         actual = _checksum(self._data)
         if actual != self._checksum:
             raise errors.CorruptCheckpointError(actual, self._checksum)
 
     def get_data(self) -> tuple[list[PodDevicesEntry], dict[str, list[str]]]:
-        """What containers were given, and the devices of each resource by its name."""
+        """Return the containers' devices, and the devices of each registered resource by resource name."""
         registered = self._data.registered_devices or {}
         return self._data.pod_device_entries or [], {name: ids or [] for name, ids in registered.items()}
 
 
 def devices_per_numa(entry: PodDevicesEntry) -> DevicesPerNUMA:
-    """The entry's devices."""
+    """Return the entry's devices by NUMA node."""
     return DevicesPerNUMA({node: ids or [] for node, ids in (entry.device_ids or {}).items()})
 
 
@@ -92,7 +95,7 @@ def _checksum(data: CheckpointData) -> int:
 
 
 def _dump(data: CheckpointData) -> str:
-    """The data as Go's debug printer writes it, of which Go takes the checksum."""
+    """Return the data in the format of Go's debug printer, over which Go computes the checksum."""
     entries = None if data.pod_device_entries is None else [_dump_entry(entry) for entry in data.pod_device_entries]
     return (
         f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){_list(entries)} "

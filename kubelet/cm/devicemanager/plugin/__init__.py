@@ -1,4 +1,4 @@
-"""How the kubelet and device plugins find each other.
+"""Register device plugins and connect to them.
 
 Go: pkg/kubelet/cm/devicemanager/plugin
 """

@@ -1,4 +1,4 @@
-"""Registration of device plugins, and the connections to them.
+"""Register device plugins, and hold the connections to them.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1
 """

@@ -1,4 +1,4 @@
-"""What the server and its clients need of the device manager.
+"""Define what the registration server and its clients need from the device manager.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go
 """
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 class RegistrationHandler(Protocol):
     def cleanup_plugin_directory(self, directory: str) -> None:
-        """Remove the sockets that are left there. Raises OSError."""
+        """Remove the sockets that are left in the directory. Raise OSError."""
         ...
 
 
 class ClientHandler(Protocol):
-    """Its methods are called on threads of registrations and of clients."""
+    """Define the callbacks of plugin clients. They run on the threads of registrations and of clients."""
 
     def plugin_connected(self, resource_name: str, plugin: DevicePlugin) -> None:
-        """A plugin can be asked from now on. Raises what makes it unfit."""
+        """Add a plugin, which can be called from now on. Raise an error to reject it."""
         ...
 
     def plugin_disconnected(self, resource_name: str, plugin: DevicePlugin) -> None:
-        """This plugin of the resource is gone; another may have connected since."""
+        """Remove this plugin of the resource. Another plugin may have connected since."""
         ...
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
-        """These are all devices that the resource has now."""
+        """Store the complete list of the resource's devices."""
         ...

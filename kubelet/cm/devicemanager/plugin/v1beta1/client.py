@@ -1,4 +1,4 @@
-"""The connection to one device plugin.
+"""Run the connection to one device plugin.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go
 """
@@ -22,15 +22,15 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
 
-# Seconds until a plugin must have answered its socket.
+# This is the time, in seconds, that a plugin gets to accept the connection to its socket.
 _DIAL_TIMEOUT = 10.0
-# Seconds that a closed connection may take to end.
+# This is the time, in seconds, that a closed connection gets to end.
 _JOIN_TIMEOUT = 5.0
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
-    # A proxy of the environment is nothing for a socket of this machine.
+    # A proxy from the environment cannot reach a local socket.
     ("grpc.enable_http_proxy", 0),
-    # No connection that was made to another socket at the same path.
+    # Without this option, gRPC may reuse a connection to an earlier socket at the same path.
     ("grpc.use_local_subchannel_pool", 1),
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
@@ -43,7 +43,7 @@ _Response = TypeVar("_Response")
 
 
 class DevicePlugin(Protocol):
-    """A plugin as the device manager knows it."""
+    """Define a plugin as the device manager sees it."""
 
     @property
     def api(self) -> api_pb2_grpc.DevicePluginStub: ...
@@ -57,26 +57,29 @@ class DevicePlugin(Protocol):
     def begin(
         self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
     ) -> Future[_Response]:
-        """As call, but without waiting for the answer, which raises as call. Raises golang.ThreadError."""
+        """Call the plugin without waiting for the answer. Raise golang.ThreadError.
+
+        The result raises the errors of `call`.
+        """
         ...
 
 
 def call(
     method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
 ) -> _Response:
-    """Ask the plugin of a resource.
+    """Call the plugin of a resource.
 
-    Raises grpcstatus.StatusError for what the plugin answers, and when it has not after so many seconds.
+    Raise grpcstatus.StatusError for an error of the plugin, and if there is no answer within `timeout` seconds.
 
-    DIVERGES (safer): a plugin that registers and does not say its options within ten seconds is refused.
-    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: has no bound.
+    DIVERGES (safer): the kubelet rejects a plugin that registers and does not return its options within ten seconds.
+    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: there is no timeout.
     Why: each such plugin would keep a thread and a connection.
     Test: server_test.py:test_plugin_that_hangs_when_it_registers
     """
     try:
         return method(request, timeout=timeout)
     except ValueError as err:
-        # The plugin was let go meanwhile.
+        # The connection was closed meanwhile.
         raise grpcstatus.client_conn_closing() from err
     except grpc.RpcError as err:
         raise _status(err, timeout, resource) from err
@@ -91,9 +94,9 @@ def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.Sta
 
 
 class _ListStream:
-    """A device_lists.ListStream. The lists come as bytes.
+    """Implement device_lists.ListStream, with responses that are decoded here.
 
-    gRPC's library never ends a call of which it could not decode a response, and keeps its connection open.
+    gRPC's library never ends a call whose response it fails to decode, and keeps the connection open.
     """
 
     def __init__(self, call: Any) -> None:
@@ -103,14 +106,17 @@ class _ListStream:
         return map(pluginapi.ListAndWatchResponse.FromString, self._call)
 
     def cancel(self) -> None:
-        grpcconn.cancel(self._call, "the plugin is not listened to any more")
+        grpcconn.cancel(self._call, "the kubelet no longer listens to the plugin")
 
     def end(self) -> None:
         grpcconn.end(self._call)
 
 
 class PluginClient:
-    """Go: client. Safe from any thread."""
+    """Connect to one plugin and receive its lists of devices. Thread-safe.
+
+    Go: client
+    """
 
     def __init__(self, resource: str, socket_path: str, handler: ClientHandler, clock: clocklib.Clock) -> None:
         self._resource = resource
@@ -121,9 +127,9 @@ class PluginClient:
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._api: api_pb2_grpc.DevicePluginStub | None = None
-        # Set by connect, like the stub.
+        # `connect` sets this field and the stub.
         self._list_and_watch: grpc.UnaryStreamMultiCallable[pluginapi.Empty, bytes] | None = None
-        # Set by start.
+        # `start` sets these fields.
         self._lists: DeviceLists | None = None
         self._thread: golang.Thread | None = None
 
@@ -137,16 +143,16 @@ class PluginClient:
 
     @property
     def api(self) -> api_pb2_grpc.DevicePluginStub:
-        """Of a client that is connected."""
+        """Return the stub. The client must be connected."""
         assert self._api is not None
         return self._api
 
     def connect(self) -> None:
-        """Reach the plugin, and hand it to the device manager. Raises ConnectionError, and what the manager raises."""
+        """Connect to the plugin and pass it to the device manager. Raise ConnectionError, or the manager's error."""
         channel = grpc.insecure_channel(f"unix:{self._socket_path}", options=_OPTIONS)
         if not grpcconn.wait_until_ready(channel, _DIAL_TIMEOUT):
             channel.close()
-            failure = ConnectionError(f"failed to dial device plugin: nobody answers at {self._socket_path}")
+            failure = ConnectionError(f"failed to dial device plugin: no server answers at {self._socket_path}")
             klog.error_s(failure, "Unable to connect to device plugin client with socket path", path=self._socket_path)
             raise failure
         with self._lock:
@@ -158,14 +164,17 @@ class PluginClient:
     def begin(
         self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
     ) -> Future[_Response]:
-        """See DevicePlugin. On a thread of our own: if gRPC cannot start one, the connection never answers again."""
+        """See DevicePlugin.
+
+        The call runs on a thread of this module: if gRPC fails to start a thread, the connection never answers again.
+        """
         answer: Future[_Response] = Future()
 
         def ask() -> None:
             try:
                 response = call(method, request, timeout, self._resource)
             except Exception as err:
-                # Whatever it is, who waits for the answer is to know.
+                # The waiting caller receives every error.
                 answer.set_exception(err)
             else:
                 answer.set_result(response)
@@ -174,10 +183,10 @@ class PluginClient:
         return answer
 
     def start(self, run: Callable[[PluginClient], None]) -> None:
-        """Have the plugin tell of its devices, and call run with this client on a thread of its own.
+        """Request the plugin's list of devices, and call `run` with this client on a new thread.
 
-        Raises ValueError when the client is closed already, and golang.ThreadError: the plugin that registers is to
-        know, as it does not register again by itself.
+        Raise ValueError if the client is already closed, or golang.ThreadError. The registering plugin must see such an
+        error, because it does not register again by itself.
         """
         assert self._list_and_watch is not None, "a client is connected before it is started"
         self._lists = DeviceLists(_ListStream(self._list_and_watch(pluginapi.Empty())), self._clock)
@@ -189,17 +198,17 @@ class PluginClient:
             raise
 
     def join(self) -> None:
-        """Wait for that thread, which ends when the client is closed."""
+        """Wait for the thread of `start`, which ends when the client is closed."""
         if self._thread is not None:
             self._thread.join(_JOIN_TIMEOUT)
 
     def run(self) -> None:
-        """Hand on the plugin's devices, until it goes away or the client is closed."""
+        """Pass the plugin's lists to the device manager until the plugin goes away or the client is closed."""
         assert self._lists is not None
         try:
             err = self._lists.hand_on(self._receive)
         except Exception as failure:
-            # It has to register again, and the others stay.
+            # This plugin has to register again; other plugins are not affected.
             err = failure
         if isinstance(err, grpc.RpcError):
             err = _status(err, 0, self._resource)
@@ -211,19 +220,19 @@ class PluginClient:
         )
         with self._lock:
             closed = self._closed
-        # Another plugin may have taken its place.
+        # A closed client may have been replaced by another plugin of the resource.
         if not closed:
             self._handler.plugin_list_and_watch_receiver(self._resource, response)
 
     def close(self) -> None:
-        """Give the connection up without a word to the device manager: another plugin has the resource now."""
+        """Close the connection without notice to the device manager, because another plugin has replaced this one."""
         with self._lock:
             channel, self._channel, self._closed = self._channel, None, True
         if channel is not None:
             channel.close()
 
     def disconnect(self) -> None:
-        """Give the connection up, and tell the device manager that the plugin is gone."""
+        """Close the connection, and tell the device manager that the plugin is gone."""
         self.close()
         self._handler.plugin_disconnected(self._resource, self)
         klog.v(2).info_s("Device plugin disconnected", resource=self._resource)

@@ -1,4 +1,4 @@
-"""The clients of the plugins that are registered, and plugins that the plugin manager found.
+"""Manage the clients of the registered plugins, and register the plugins that the plugin manager finds.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class RegistrationError(Exception):
-    """A plugin is not taken, whatever it has said."""
+    """Signal that the kubelet does not accept a plugin, although its request is valid."""
 
 
 class PluginClients:
-    """The part of the server that is a cache.PluginHandler. Safe from any thread."""
+    """Implement the server's part that is a cache.PluginHandler. Thread-safe."""
 
     def __init__(self, chandler: ClientHandler, clock: clocklib.Clock) -> None:
         self._chandler = chandler
@@ -33,13 +33,14 @@ class PluginClients:
         self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
         self._stopped = False
-        # The resources of which a plugin is being connected, and by resource who comes next.
+        # These are the resources for which a plugin is being connected, and by resource the registration that comes
+        # next.
         self._connecting: set[str] = set()
         self._next: dict[str, object] = {}
         self._turn_changed = threading.Condition(self._clients_lock)
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raises ValueError for versions that are not known, and for a name that is none of an extended resource."""
+        """Raise ValueError for unknown versions, and for a name that is not the name of an extended resource."""
         log = {"plugin": plugin_name, "endpoint": endpoint, "versions": versions}
         klog.v(2).info_s("Got plugin at endpoint with versions", **log)
         if not is_version_compatible_with_plugin(*versions):
@@ -52,7 +53,7 @@ class PluginClients:
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Raises ConnectionError, ValueError."""
+        """Connect to the plugin. Raise ConnectionError or ValueError."""
         klog.v(2).info_s("Registering plugin at endpoint", plugin=plugin_name, endpoint=endpoint)
         self.connect_client(plugin_name, endpoint)
 
@@ -60,18 +61,19 @@ class PluginClients:
         klog.v(2).info_s("Deregistering plugin", plugin=plugin_name, endpoint=endpoint)
         with self._clients_lock:
             client = self._clients.get(plugin_name)
-        # DIVERGES (fault of Go): a plugin whose socket is gone is disconnected if it still has the resource.
-        # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).DeRegisterPlugin: disconnects whichever
-        # plugin has the resource by then.
+        # DIVERGES (fault of Go): a plugin whose socket is gone is disconnected only if it still owns the resource.
+        # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).DeRegisterPlugin: it disconnects
+        # whichever plugin owns the resource by then.
         # Why: a newer plugin that has taken the resource over at another socket would lose it.
         # Test: server_test.py:test_a_plugin_that_is_not_there_any_more_takes_no_other_with_it
         if client is not None and client.socket_path == endpoint:
             self._disconnect_client(client)
 
     def connect_client(self, name: str, socket_path: str) -> None:
-        """Connect to the plugin in the place of the one that had the resource.
+        """Connect to a plugin, which replaces the resource's earlier plugin.
 
-        Raises as register_plugin, RegistrationError when another one has come meanwhile, and golang.ThreadError.
+        Raise the errors of register_plugin, RegistrationError if another plugin has registered meanwhile, or
+        golang.ThreadError.
         """
         with self._turn(name):
             client = PluginClient(name, socket_path, self._chandler, self._clock)
@@ -84,10 +86,10 @@ class PluginClients:
                 raise
             klog.v(2).info_s("Connected to new client", resource=name)
             if before is not None:
-                # DIVERGES (fault of Go): the plugin that had the resource before is not listened to any more.
-                # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: listens to both,
-                # and disconnects the new one when the old one ends.
-                # Why: the node would show the devices of the plugin that has spoken last.
+                # DIVERGES (fault of Go): the kubelet stops listening to the plugin that owned the resource before.
+                # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: it listens to
+                # both, and disconnects the new one when the old one ends.
+                # Why: the node would show the devices of whichever plugin sent its list last.
                 # Test: server_test.py:test_another_plugin_of_the_same_resource
                 before.close()
                 before.join()
@@ -99,13 +101,14 @@ class PluginClients:
 
     @contextlib.contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Have no other plugin of the resource connected during the block: the last one to come is the one that stays.
+        """Keep other plugins of the resource from being connected during the block. The last plugin to register wins.
 
-        While one plugin is being connected, at most one registration of the resource waits. A newer registration takes
-        its place: the one that has waited so far raises RegistrationError.
+        While one plugin is being connected, at most one registration of the resource waits. A newer registration
+        replaces it: the earlier one raises RegistrationError.
 
         DIVERGES (safer): plugins of the same resource are connected one after the other.
-        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: all at once.
+        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: they are connected at the
+        same time.
         Why: a plugin that hangs and registers again and again would take another thread each time.
         Test: server_test.py:test_only_one_plugin_waits_for_another_of_its_resource
         """
@@ -126,7 +129,7 @@ class PluginClients:
                 self._turn_changed.notify_all()
 
     def _put(self, client: PluginClient) -> PluginClient | None:
-        """Put the client in the place of the one that is returned. Raises RegistrationError once stopped."""
+        """Store the client and return the one that it replaces. Raise RegistrationError after disconnect_all."""
         with self._clients_lock:
             if self._stopped:
                 raise RegistrationError("device plugin registration server is stopped")
@@ -150,12 +153,12 @@ class PluginClients:
         client.disconnect()
 
     def take_clients(self) -> None:
-        """Take plugins, also after disconnect_all."""
+        """Accept plugins again after disconnect_all."""
         with self._clients_lock:
             self._stopped = False
 
     def disconnect_all(self) -> None:
-        """Let go of all plugins, and take no others."""
+        """Disconnect all plugins, and accept no others."""
         with self._clients_lock:
             self._stopped = True
             clients = list(self._clients.values())
@@ -169,5 +172,8 @@ def is_version_compatible_with_plugin(*versions: str) -> bool:
 
 
 def invalid_resource_name(name: str) -> str:
-    """Go: api.go, errInvalidResourceName"""
+    """Return the message about an invalid resource name.
+
+    Go: api.go, errInvalidResourceName
+    """
     return f"the ResourceName {klog.quote(name)} is invalid"

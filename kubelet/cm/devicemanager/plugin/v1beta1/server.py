@@ -1,4 +1,4 @@
-"""The socket on which device plugins register.
+"""Serve the socket on which device plugins register.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go
 """
@@ -26,21 +26,24 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.util import filesystem
 
-# Threads for registrations that there are always.
+# This is the number of permanent threads for registrations.
 _WORKERS = 4
-# Names of resources under which registrations are counted.
+# This is the maximum number of resource names for which the metric counts registrations.
 MAX_COUNTED_NAMES = 1_000
-# Seconds until calls in flight and threads must have ended.
+# This is the time, in seconds, that pending calls and threads get to end.
 _STOP_TIMEOUT = 5.0
 
 
 class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
-    """Go: server. start and stop one after the other, all else from any thread."""
+    """Serve registrations. `start` and `stop` must not run at the same time; all other methods are thread-safe.
+
+    Go: server
+    """
 
     def __init__(
         self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler, clock: clocklib.Clock
     ) -> None:
-        """Raises ValueError for a path that is not absolute."""
+        """Raise ValueError for a path that is not absolute."""
         if not os.path.isabs(socket_path):
             raise ValueError(f"bad socketPath, must be an absolute path: {socket_path}")
         super().__init__(chandler, clock)
@@ -49,15 +52,15 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._socket_dir = os.path.dirname(socket_path)
         self._rhandler = rhandler
         self._grpc: grpc.Server | None = None
-        # Ends the threads of the server that listens.
+        # Closing this stack ends the threads of the listening server.
         self._ends = contextlib.ExitStack()
-        # The last to register comes last. Guarded by _clients_lock.
+        # The most recently registered name is the last. Guarded by _clients_lock.
         self._counted_names: dict[str, None] = {}
-        # What keeps plugins from registering.
+        # This error keeps plugins from registering.
         self._last_error: OSError | None = None
 
     def start(self) -> None:
-        """Remove what an earlier kubelet and its plugins left, and listen. Raises OSError, golang.ThreadError."""
+        """Remove the sockets of an earlier kubelet and its plugins, and listen. Raise OSError or golang.ThreadError."""
         klog.v(2).info_s("Starting device plugin registration server")
         try:
             filesystem.mkdir_all(self._socket_dir, 0o750)
@@ -74,7 +77,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         with contextlib.ExitStack() as ends:
             pool = apisgrpc.new_thread_pool(_WORKERS, "device-plugin-registration")
             ends.callback(pool.shutdown, wait=False)
-            # Each waits for its plugin, and keeps no other from it.
+            # A registration waits for its plugin, and must not keep other plugins from registering.
             timeouts = apisgrpc.RequestTimeouts("device-plugin-registration-requests", apisgrpc.MAX_THREADS)
             ends.callback(timeouts.close)
             server = grpc.server(pool, interceptors=[timeouts])
@@ -87,7 +90,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
             self._grpc, self._ends = server, ends.pop_all()
 
     def stop(self) -> None:
-        """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""
+        """Disconnect all plugins and stop listening. Do nothing if the server is not running."""
         self.disconnect_all()
         if self._grpc is None:
             return
@@ -102,7 +105,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         try:
             self._register(request)
         except Exception as err:
-            # Whatever is wrong with it, the plugin is to know.
+            # The plugin receives every error.
             klog.error_s(err, "Bad registration request from device plugin with resource", resourceName=name)
             context.abort(grpc.StatusCode.UNKNOWN, str(err))
         return pluginapi.Empty()
@@ -124,9 +127,9 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
     def _count(self, name: str) -> None:
         """Count the registrations of each resource.
 
-        DIVERGES (safer): beyond MAX_COUNTED_NAMES the count of the resource that has not registered for the longest
-        time is forgotten.
-        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, (*server).Register: has no bound.
+        DIVERGES (safer): beyond MAX_COUNTED_NAMES, the kubelet drops the count of the resource whose last registration
+        is the oldest.
+        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, (*server).Register: there is no limit.
         Why: a plugin may register under another name each time.
         Test: server_test.py:test_more_names_than_are_counted
         """
@@ -141,7 +144,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
                 count.remove(oldest)
 
     def check(self) -> None:
-        """For the health check "device-plugin". Raises OSError when no plugin can register."""
+        """Raise OSError if no plugin can register, for the health check "device-plugin"."""
         if self._last_error is not None:
             raise OSError(
                 "device registration error: device plugin registration gRPC server failed and no device plugins can "

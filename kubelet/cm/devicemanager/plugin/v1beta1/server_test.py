@@ -323,7 +323,7 @@ def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyP
     world.start()
     stub = world.stub("p.sock")
     stub.stop()
-    fault = f"failed to dial device plugin: nobody answers at {world.directory}/p.sock"
+    fault = f"failed to dial device plugin: no server answers at {world.directory}/p.sock"
     assert world.refused(stub) == fault
 
 

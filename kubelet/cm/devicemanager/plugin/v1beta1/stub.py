@@ -1,4 +1,4 @@
-"""A device plugin that answers as it is told, for tests.
+"""Define a device plugin with configurable answers, for tests.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/stub.go
 """
@@ -19,11 +19,11 @@ from kubelet.apis.pluginregistration import v1 as watcherapi
 from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc as registerapi_grpc
 
-# Seconds.
+# This timeout is in seconds.
 _DEADLINE = 10.0
 _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
 
-# Given a request and the devices by id.
+# The functions receive a request and the devices by ID.
 AllocFunc = Callable[[pluginapi.AllocateRequest, Mapping[str, pluginapi.Device]], pluginapi.AllocateResponse]
 GetPreferredAllocFunc = Callable[
     [pluginapi.PreferredAllocationRequest, Mapping[str, pluginapi.Device]], pluginapi.PreferredAllocationResponse
@@ -31,7 +31,7 @@ GetPreferredAllocFunc = Callable[
 
 
 def device(id: str, healthy: bool = True, *numa_nodes: int) -> pluginapi.Device:
-    """A device that is near to these nodes."""
+    """Return a device that is near these NUMA nodes."""
     made = pluginapi.Device(ID=id, health=api.HEALTHY if healthy else api.UNHEALTHY)
     for node in numa_nodes:
         made.topology.nodes.add(ID=node)
@@ -39,7 +39,10 @@ def device(id: str, healthy: bool = True, *numa_nodes: int) -> pluginapi.Device:
 
 
 class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServicer):
-    """Over a real socket. What a call raises is the plugin's answer; `calls` has all that changes something."""
+    """Run a plugin on a real socket.
+
+    An exception that a function raises becomes the plugin's answer. `calls` records the calls that change something.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,9 @@ class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServi
         self.registration_statuses: list[registerapi.RegistrationStatus] = []
 
     def start(self) -> None:
-        """Serve, in the place of whoever left a socket at the path."""
+        """Start to serve. Replace a socket that is left at the path."""
         self._socket.unlink(missing_ok=True)
-        # Each watcher of the devices keeps a thread.
+        # Each ListAndWatch call keeps a thread.
         server = grpc.server(futures.ThreadPoolExecutor(8, thread_name_prefix="device-plugin-stub"))
         api_pb2_grpc.add_DevicePluginServicer_to_server(self, server)
         registerapi_grpc.add_RegistrationServicer_to_server(self, server)
@@ -80,7 +83,7 @@ class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServi
             self._server, self._ended = server, False
 
     def stop(self) -> None:
-        """Go away; once more does nothing."""
+        """Stop the plugin. Further calls do nothing."""
         with self._changed:
             server, self._server, self._ended = self._server, None, True
             self._changed.notify_all()
@@ -95,7 +98,10 @@ class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServi
         version: str = api.VERSION,
         endpoint: str | None = None,
     ) -> None:
-        """Raises grpc.RpcError with what the kubelet has against it. What is given is said instead of the truth."""
+        """Register with the kubelet. Raise grpc.RpcError if the kubelet rejects the plugin.
+
+        Arguments replace the plugin's true values.
+        """
         request = pluginapi.RegisterRequest(
             version=version,
             endpoint=self._socket.name if endpoint is None else endpoint,
@@ -107,7 +113,7 @@ class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServi
             stub.Register(request, timeout=_DEADLINE, wait_for_ready=True)
 
     def update(self, *devices: pluginapi.Device) -> None:
-        """Have these devices, and no others, from now on."""
+        """Replace the plugin's devices with these."""
         with self._changed:
             self._devices = list(devices)
             self._generation += 1

@@ -1,7 +1,7 @@
-"""The container manager: where the node's resources meet its pods.
+"""Manage the node's resources for its pods.
 
-It owns the cgroups above the containers (one for all pods, one per QoS class, one per pod) and says what devices,
-environment and mounts the node's resources add to a container.
+The container manager owns the cgroups above the containers: one for all pods, one for each QoS class and one for each
+pod. It also decides which devices, environment variables and mounts the node's resources add to a container.
 
 Go: pkg/kubelet/cm
 """

@@ -1,4 +1,4 @@
-"""What the managers of both versions of cgroups share: names for either driver, and how settings are written.
+"""Define what the managers of cgroup versions 1 and 2 share: names for either driver, and how settings are written.
 
 Go: pkg/kubelet/cm/cgroup_manager_linux.go
 """
@@ -31,55 +31,62 @@ from pkg import klog
 from pkg.util import filetree, procfs
 
 SYSTEMD = "systemd"
-# A cgroup is busy until the last of its killed processes has gone: how often, and after how many seconds the first
-# time, doubling, it is tried again to remove it.
+# The kernel refuses to remove a cgroup (EBUSY) until the last of its killed processes is gone. REMOVE_TRIES is the
+# number of attempts to remove a cgroup; REMOVE_DELAY is the wait after the first attempt, in seconds, which doubles
+# after each.
 REMOVE_TRIES = 6
 REMOVE_DELAY = 0.01
-# A limit that is none, read as a number from a file of version 2.
+# NO_LIMIT is the number that stands for "max", the absence of a limit, in a file of cgroup version 2.
 NO_LIMIT = -1
 
 
 def to_systemd(name: CgroupName) -> str:
-    """kubepods/burstable/podX as kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podX.slice."""
+    """Return the path of a cgroup's slice.
+
+    For kubepods/burstable/podX this is /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podX.slice.
+    """
     parts = [part.replace("-", "_") for part in name]
     slices = ["-".join(parts[: i + 1]) + ".slice" for i in range(len(parts))]
     return "/" + "/".join(slices)
 
 
 def is_systemd_style_name(name: str) -> bool:
-    """Whether a cgroup's path is one of a slice."""
+    """Report whether a cgroup's path is the path of a slice."""
     return name.endswith(".slice")
 
 
 def parse_systemd_to_cgroup_name(name: str) -> CgroupName:
-    """/kubepods.slice/kubepods-podX.slice as kubepods/podX."""
+    """Return the cgroup name of a slice's path: kubepods/podX for /kubepods.slice/kubepods-podX.slice."""
     unit = name.rpartition("/")[2].removesuffix(".slice")
     return CgroupName(tuple(part.replace("_", "-") for part in unit.split("-")))
 
 
 def parse_cgroup_name(name: str) -> CgroupName:
-    """A cgroup's path, in the form of whatever driver. Go: CgroupName, ParseCgroupfsToCgroupName"""
+    """Return the name of a cgroup, given its path in the form of either driver.
+
+    Go: CgroupName, ParseCgroupfsToCgroupName
+    """
     if is_systemd_style_name(name):
         return parse_systemd_to_cgroup_name(name)
     return CgroupName(tuple(part for part in name.split("/") if part))
 
 
 def last_part_of_slice(unit: str) -> str:
-    """The last part of the name of a slice, without its suffix, as a component of a CgroupName."""
+    """Return the last part of a slice's name, without the suffix, as a component of a CgroupName."""
     return unit.rsplit("-", 1)[-1].replace("_", "-")
 
 
 class CgroupCommon(ABC):
-    """What both versions share: names, a directory per cgroup in one or several hierarchies, and systemd.
+    """Implement what both cgroup versions share: names, one directory for each cgroup in each hierarchy, and systemd.
 
-    With the systemd driver systemd is told of each cgroup first. What it has no property for, or is too old for, is
-    written to the cgroup all the same.
+    With the systemd driver, systemd learns of each cgroup first. The manager then writes the settings to the cgroup
+    itself too, because systemd has no property for some of them, or is too old to know it.
     """
 
     def __init__(self, driver: str, hierarchies: list[str], systemd: Manager | None) -> None:
         self._driver = driver
         self._hierarchies = hierarchies
-        # None with the cgroupfs driver, and where only names are wanted.
+        # `_systemd` is None with the cgroupfs driver, and where the caller needs only names.
         self._systemd = systemd if driver == SYSTEMD else None
 
     def name(self, name: CgroupName) -> str:
@@ -115,9 +122,10 @@ class CgroupCommon(ABC):
                 self._create_directories(name)
                 self._set_first_limits(name, self._rounded(config))
             except BaseException:
-                # DIVERGES (safer): a cgroup that could not be made as a whole is removed again.
-                # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: it stays.
-                # Why: the next try takes it for a whole one, and its pod runs without limits.
+                # DIVERGES (safer): the kubelet removes a cgroup again if it could not create the whole cgroup.
+                # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the Go kubelet leaves the partial
+                # cgroup.
+                # Why: the next attempt takes the partial cgroup for a complete one, and its pod runs without limits.
                 # Test: cgroup_manager_test.py:test_cgroup_that_is_half_made_is_made_anew
                 for path in self.paths(name):
                     with contextlib.suppress(OSError):
@@ -125,11 +133,14 @@ class CgroupCommon(ABC):
                 raise
 
     def _set_first_limits(self, name: CgroupName, config: ResourceConfig) -> None:
-        """Raises OSError for a lack of files or memory, which says nothing of the limits.
+        """Set the limits of a new cgroup, and only log a limit that systemd or the kernel refuses.
 
-        DIVERGES (safer): the kernel is told all limits, also when systemd has refused one of them.
-        Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the kernel is told nothing then.
-        Why: a pod without one of its limits is better than a pod without any.
+        Raise OSError for a shortage of file descriptors or memory, because such a failure says nothing about the
+        limits.
+
+        DIVERGES (safer): the kubelet writes all limits to the cgroup, even when systemd has refused one of them.
+        Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the Go kubelet then writes none of them.
+        Why: a pod without one of its limits is better than a pod without any limit.
         Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
         """
         for set_limits in (self._tell_systemd, self._write):
@@ -138,7 +149,7 @@ class CgroupCommon(ABC):
             except OSError as err:
                 if procfs.is_accident(err):
                     raise
-                # As upstream: a pod without one of its limits is better than none.
+                # The Go kubelet does the same: it is better to run a pod without one of its limits than not at all.
                 klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
 
     @abstractmethod
@@ -151,7 +162,11 @@ class CgroupCommon(ABC):
             self._write(name, config)
 
     def _rounded(self, config: ResourceConfig) -> ResourceConfig:
-        """With what systemd makes of the quota, which is what it writes at its next reload."""
+        """Return the configuration with the CPU quota rounded as systemd rounds it.
+
+        systemd writes the rounded quota when it is reloaded next. Writing the same value now keeps the two from
+        differing.
+        """
         if self._systemd is None or config.cpu_quota is None:
             return config
         return replace(config, cpu_quota=round_quota(config.cpu_quota, config.cpu_period or 0))
@@ -167,7 +182,7 @@ class CgroupCommon(ABC):
 
     @abstractmethod
     def _properties(self, config: ResourceConfig) -> list[Property]:
-        """Those that only this version has."""
+        """Return the unit properties that only this cgroup version has."""
 
     @abstractmethod
     def _write(self, name: CgroupName, config: ResourceConfig) -> None: ...
@@ -185,14 +200,14 @@ class CgroupCommon(ABC):
                     try:
                         _remove(directory)
                     except OSError as err:
-                        # What stays in one hierarchy is no reason to leave the others.
+                        # A failure in one hierarchy must not keep the cgroup in the others.
                         error = error or err
             if error is not None:
                 try:
                     raise error
                 finally:
-                    # The error has this frame: together they would stay, with all who called, until garbage is
-                    # collected.
+                    # The error's traceback refers to this frame, and this frame to the error. Without `del`, that cycle
+                    # would keep the frames of all callers in memory until garbage is collected.
                     del error
 
     def pids(self, name: CgroupName) -> list[int]:
@@ -219,13 +234,13 @@ class CgroupCommon(ABC):
 
 
 def read_int(directory: str, file: str) -> int:
-    """A setting that is one number; no limit is −1. Raises OSError, ValueError."""
+    """Return a setting that is one number, or NO_LIMIT for "max". Raise OSError or ValueError."""
     text = Path(directory, file).read_text().strip()
     return NO_LIMIT if text == "max" else int(text)
 
 
 def _directories(path: str) -> list[str]:
-    """The cgroup's directory and those below it, each after the one that it is in; none if it is not there."""
+    """List the cgroup's directory and all directories below it, each after its parent; nothing if it does not exist."""
     if not os.path.isdir(path):
         return []
     below = filetree.walk(path, on_error=_log_unreadable)
@@ -240,13 +255,14 @@ def _processes(directory: str) -> list[int]:
     try:
         return [int(pid) for pid in Path(directory, "cgroup.procs").read_text().split()]
     except OSError as err:
-        # It went while we looked, or may not be asked: its threads are then listed further up.
+        # Either the cgroup was removed meanwhile, or it is a threaded cgroup. The kernel refuses to list the processes
+        # of a threaded cgroup; it lists them in a cgroup further up.
         klog.v(4).info_s("Cgroup manager encountered error getting procs for cgroup path", path=directory, err=err)
         return []
 
 
 def _remove(directory: str) -> None:
-    """Remove one cgroup, waiting a moment for processes that are about to go."""
+    """Remove one cgroup, and wait a moment for killed processes that are still in it."""
     delay = REMOVE_DELAY
     for attempt in range(1, REMOVE_TRIES + 1):
         try:
@@ -262,25 +278,32 @@ def _remove(directory: str) -> None:
 
 
 def pids_max(limit: int) -> str:
-    """The text of the file for a limit. systemd refuses a limit of 0, so both drivers write at least 1."""
+    """Return what to write into pids.max for a limit.
+
+    systemd refuses a limit of 0, so both drivers write at least 1.
+    """
     return "max" if limit < 0 else str(max(limit, 1))
 
 
 def write_setting(directory: str, file: str, text: str) -> None:
-    """Leave out what this kernel does not have. Raises OSError also for a cgroup that is gone."""
+    """Write a setting of a cgroup, or do nothing if this kernel lacks the file.
+
+    Raise OSError, also when the cgroup no longer exists.
+    """
     target = os.path.join(directory, file)
     if os.path.exists(target) or not os.path.isdir(directory):
         Path(target).write_text(text)
 
 
 class Settings:
-    """Writes settings one by one, and goes on after one that the kernel refuses: `with` raises the first at its end.
+    """Write settings one by one and continue after a refusal; the `with` block raises the first error at its end.
 
-    A lack of files or memory counts more than a refusal, for who knows of it tries again.
+    A shortage of file descriptors or memory takes precedence over a refusal by the kernel, because a caller that sees a
+    shortage tries again.
 
-    DIVERGES (safer): what comes after a setting that the kernel refuses is written all the same.
-    Go: github.com/opencontainers/cgroups/fs2/fs2.go, (*Manager).Set: the first refusal is the end of it.
-    Why: a pod would run without limits that the kernel would have taken.
+    DIVERGES (safer): the kubelet writes the remaining settings after the kernel has refused one.
+    Go: github.com/opencontainers/cgroups/fs2/fs2.go, (*Manager).Set: the Go kubelet stops at the first refusal.
+    Why: a pod would run without limits that the kernel would have accepted.
     Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
     """
 
@@ -297,7 +320,7 @@ class Settings:
             try:
                 raise self._error
             finally:
-                # As in destroy.
+                # This breaks the same reference cycle as in CgroupCommon.destroy.
                 self._error = None
 
     def attempt(self, write: Callable[..., None], *args: object) -> None:
@@ -309,7 +332,7 @@ class Settings:
 
 
 def page_size_name(size: int) -> str:
-    """2097152 as 2MB, as the files of the hugetlb controller are named."""
+    """Return a huge page size as the files of the hugetlb controller spell it: 2MB for 2097152."""
     for unit, factor in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -317,7 +340,7 @@ def page_size_name(size: int) -> str:
 
 
 def huge_page_sizes(root: str = "/sys/kernel/mm/hugepages") -> list[int]:
-    """The huge page sizes the kernel offers, in bytes."""
+    """List the sizes of huge pages that the kernel offers, in bytes."""
     if not os.path.isdir(root):
         return []
     names = (re.fullmatch(r"hugepages-(\d+)kB", name) for name in os.listdir(root))

@@ -1,4 +1,4 @@
-"""The manager of cgroups for the version that the node has.
+"""Define the cgroup manager, and choose the one for the node's cgroup version.
 
 Go: pkg/kubelet/cm/cgroup_manager_linux.go
 """
@@ -17,40 +17,44 @@ from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 
 
 class CgroupManager(Protocol):
-    """Cgroups by name. All methods raise OSError when the kernel refuses, and are safe from any thread."""
+    """Define operations on cgroups by name.
+
+    All methods raise OSError when the kernel refuses the operation. All are safe to call from any thread.
+    """
 
     def name(self, name: CgroupName) -> str:
-        """The cgroup's path in the form of the driver in use, as the runtime takes it for a cgroup parent."""
+        """Return the cgroup's path in the form of the driver in use, as the runtime expects it for a cgroup parent."""
         ...
 
     def version(self) -> int:
-        """1 or 2."""
+        """Return the cgroup version, 1 or 2."""
         ...
 
     def cgroup_name(self, name: str) -> CgroupName:
-        """The cgroup of that path, in the form of the driver in use."""
+        """Return the name of the cgroup with this path, which has the form of the driver in use."""
         ...
 
     def paths(self, name: CgroupName) -> list[str]:
-        """Where the cgroup is in each of the hierarchies."""
+        """List the cgroup's directories, one for each hierarchy."""
         ...
 
     def validate(self, name: CgroupName) -> None:
-        """Raises InvalidCgroupError, which names what the cgroup lacks, and OSError when that cannot be told."""
+        """Raise InvalidCgroupError, which names what the cgroup lacks, or OSError if the cgroup cannot be read."""
         ...
 
     def exists(self, name: CgroupName) -> bool:
-        """Raises OSError when that cannot be told.
+        """Report whether the cgroup exists. Raise OSError if the cgroup cannot be read.
 
-        DIVERGES (safer): a cgroup that cannot be looked at, for want of a file descriptor, does not count as missing.
-        Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, (*cgroupV2impl).Exists: it does, whatever the error was.
-        Why: the containers of a pod whose cgroup is missing are ended.
+        DIVERGES (safer): a cgroup that the kubelet cannot read, because it has no file descriptor left, is not missing.
+        Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, (*cgroupV2impl).Exists: every error means that the cgroup is
+        missing.
+        Why: the kubelet kills the containers of a pod whose cgroup is missing.
         Test: cgroup_manager_test.py:test_cgroup_is_not_missing_when_no_file_can_be_opened
         """
         ...
 
     def set_cpu_load_balance_disable(self) -> None:
-        """Make cgroups from now on so that the kernel does not balance load over their cores as a whole."""
+        """Create cgroups from now on with the kernel's load balancing turned off for their cpusets."""
         ...
 
     def create(self, name: CgroupName, config: ResourceConfig) -> None: ...
@@ -58,36 +62,39 @@ class CgroupManager(Protocol):
     def update(self, name: CgroupName, config: ResourceConfig) -> None: ...
 
     def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
-        """What is in force of "cpu" or "memory". Raises ValueError for anything else, and for what makes no sense."""
+        """Return the current settings of "cpu" or "memory".
+
+        Raise ValueError for any other resource, and if the files have unexpected content.
+        """
         ...
 
     def memory_usage(self, name: CgroupName) -> int:
-        """Bytes that count against the limit."""
+        """Return the memory that counts against the cgroup's limit, in bytes."""
         ...
 
     def destroy(self, name: CgroupName) -> None:
-        """Remove the cgroup with all below it; no process may be left in them."""
+        """Remove the cgroup and all cgroups below it. The caller must have ended their processes."""
         ...
 
     def pids(self, name: CgroupName) -> list[int]:
-        """Processes in the cgroup and below it; none when it does not exist."""
+        """List the processes in the cgroup and below it; none if the cgroup does not exist."""
         ...
 
     def children(self, name: CgroupName) -> list[CgroupName]:
-        """The cgroups right below; none when it does not exist."""
+        """List the cgroups directly below this one; none if it does not exist."""
         ...
 
     def attach(self, name: CgroupName, pid: int) -> None:
-        """Move a process into the cgroup, in all hierarchies, and make the cgroup if need be."""
+        """Move a process into the cgroup in all hierarchies. Create the cgroup if it does not exist."""
         ...
 
 
 def new_cgroup_manager(
     driver: str, root: str = CGROUP_ROOT, subsystems: CgroupSubsystems | None = None, systemd: Manager | None = None
 ) -> CgroupManager:
-    """The manager for the node's cgroup version and the driver ("cgroupfs" or "systemd").
+    """Return the manager for the node's cgroup version and the driver, "cgroupfs" or "systemd".
 
-    Where the hierarchies of version 1 are need not be known where root holds nothing but them.
+    The caller may leave out the mount points of version 1 if `root` contains nothing else.
     """
     if is_cgroup2_unified_mode(root):
         return CgroupV2Manager(driver, root, systemd)
@@ -98,7 +105,10 @@ def new_cgroup_manager(
 
 
 def same_cpu_shares(a: int | None, b: int | None) -> bool:
-    """Whether the kernel takes them for the same: in cgroups of version 2, one weight stands for many shares."""
+    """Report whether two values of CPU shares have the same effect.
+
+    In cgroup version 2 one weight stands for several values of CPU shares.
+    """
     if a is None or b is None or not is_cgroup2_unified_mode():
         return a == b
     return cpu_shares_to_weight(a) == cpu_shares_to_weight(b)

@@ -1,4 +1,4 @@
-"""Cgroups of version 1: one hierarchy per controller.
+"""Manage cgroups of version 1, where each controller has a hierarchy.
 
 Go: pkg/kubelet/cm/cgroup_v1_manager_linux.go
 """
@@ -23,25 +23,25 @@ from kubelet.cm.systemd import Manager, Property
 from kubelet.cm.types import CgroupName, InvalidCgroupError, ResourceConfig, quoted
 from pkg.api.core import v1
 
-# The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted. Runtimes make
-# cgroups in all of them, and remove those of containers alone.
+# CONTROLLERS names the hierarchies in which each pod gets a cgroup, as far as the node has mounted them. Runtimes
+# create cgroups in all of these, and remove only those of containers.
 CONTROLLERS = (
     *("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd"),
     *("net_cls", "net_prio", "perf_event", "rdma", "misc", UNIFIED),
 )
-# Those without which a cgroup counts as missing. A runtime or another kubelet may leave out the rest.
+# A cgroup that lacks one of these hierarchies is missing. A runtime or another kubelet may leave out the others.
 REQUIRED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd")
 
 
 class CgroupV1Manager(CgroupCommon):
-    """Makes every cgroup in all hierarchies."""
+    """Create each cgroup in all hierarchies."""
 
     def __init__(self, driver: str, subsystems: CgroupSubsystems, systemd: Manager | None = None) -> None:
         usable = {
             c: path for c, path in subsystems.mount_points.items() if c in REQUIRED or path not in subsystems.read_only
         }
         self._mount_points = {c: usable[c] for c in CONTROLLERS if c in usable}
-        # Controllers that are mounted together have one directory.
+        # Controllers that are mounted together share a directory.
         super().__init__(driver, list(dict.fromkeys(self._mount_points.values())), systemd)
         self._cpu_load_balance_disable = False
 
@@ -59,7 +59,7 @@ class CgroupV1Manager(CgroupCommon):
     def _create_directories(self, name: CgroupName) -> None:
         cpuset = self._path("cpuset", name)
         if self._cpu_load_balance_disable and cpuset is not None:
-            # Before the cpuset has any cores: else the kernel would balance over them at once.
+            # The kernel starts to balance load over the cores as soon as the cpuset has any, so turn that off first.
             os.makedirs(cpuset, exist_ok=True)
             Path(cpuset, "cpuset.sched_load_balance").write_text("0")
         for path in self.paths(name):
@@ -72,11 +72,11 @@ class CgroupV1Manager(CgroupCommon):
         return None if mount_point is None else mount_point + self.name(name)
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
-        """In the order of Go's."""
+        """Write the limits in the order in which the Go kubelet writes them."""
         with Settings() as setter:
             write = self._write_file
             setter.attempt(write, "cpuset", name, "cpuset.cpus", config.cpuset or None)
-            # A limit of 0 is none that anybody asked for: no process could be in the cgroup.
+            # A memory limit of 0 means "unset": no process could run in a cgroup with that limit.
             if config.memory:
                 setter.attempt(self._write_memory, name, config.memory)
             setter.attempt(write, "cpu", name, "cpu.shares", config.cpu_shares)
@@ -89,7 +89,7 @@ class CgroupV1Manager(CgroupCommon):
                     setter.attempt(write, "hugetlb", name, file, limit)
 
     def _write_file(self, controller: str, name: CgroupName, file: str, value: int | str | None) -> None:
-        """Leave alone what nobody asked for, and what this node does not have."""
+        """Write a setting, or do nothing if the value is None or the node lacks the controller."""
         directory = self._path(controller, name)
         if value is not None and directory is not None:
             write_setting(directory, file, str(value))
@@ -100,7 +100,7 @@ class CgroupV1Manager(CgroupCommon):
             self._write_file("cpu", name, "cpu.cfs_period_us", period)
             period = None
         except OSError as err:
-            # A shorter period may be too little for the quota that is about to change.
+            # A shorter period can be too short for the old quota. Write it again after the new quota.
             if err.errno != errno.EINVAL or config.cpu_quota is None:
                 raise
         self._write_file("cpu", name, "cpu.cfs_quota_us", config.cpu_quota)
@@ -111,7 +111,7 @@ class CgroupV1Manager(CgroupCommon):
         if directory is None:
             return
         if limit == NO_LIMIT:
-            # No limit of memory below one of memory and swap would be refused.
+            # The kernel keeps the memory limit at or below the limit of memory and swap, so lift the latter first.
             self._write_file("memory", name, "memory.memsw.limit_in_bytes", limit)
         try:
             self._write_file("memory", name, "memory.limit_in_bytes", limit)
@@ -154,7 +154,7 @@ class CgroupV1Manager(CgroupCommon):
 
 
 def _inherit_cpuset(path: str) -> None:
-    """A cpuset takes no process until its cores and memory nodes are set."""
+    """Copy the parent's cores and memory nodes. A cpuset accepts no process until both are set."""
     parent = os.path.dirname(path)
     for file in ("cpuset.cpus", "cpuset.mems"):
         target = Path(path, file)

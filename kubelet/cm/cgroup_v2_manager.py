@@ -1,4 +1,4 @@
-"""Cgroups of version 2: one hierarchy for all controllers.
+"""Manage cgroups of version 2, where all controllers share one hierarchy.
 
 Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go
 """
@@ -25,12 +25,12 @@ from pkg.api.core import v1
 from pkg.util import procfs
 
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
-# Those without which a cgroup counts as missing, if the node has them at all.
+# A cgroup that lacks one of these controllers is missing, if the root cgroup has that controller.
 REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
 
 
 class CgroupV2Manager(CgroupCommon):
-    """Makes cgroups with all controllers that the root has, and passes these on to what is below."""
+    """Create cgroups with all controllers of the root cgroup, and enable these for the cgroups below."""
 
     def __init__(self, driver: str, root: str = CGROUP_ROOT, systemd: Manager | None = None) -> None:
         super().__init__(driver, [root], systemd)
@@ -49,7 +49,7 @@ class CgroupV2Manager(CgroupCommon):
             raise InvalidCgroupError(f"cgroup {quoted(name)} has some missing controllers: {', '.join(missing)}")
 
     def set_cpu_load_balance_disable(self) -> None:
-        """Version 2 has partitions for that, which a kubelet leaves alone."""
+        """Do nothing: version 2 has cpuset partitions for this purpose, and the kubelet does not use them."""
 
     def _path(self, name: CgroupName) -> str:
         return self.paths(name)[0]
@@ -63,12 +63,12 @@ class CgroupV2Manager(CgroupCommon):
             os.makedirs(directory, exist_ok=True)
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
-        """In the order of Go's, which matters where a limit depends on another."""
+        """Write the limits in the order of the Go kubelet, which matters where one limit depends on another."""
         path = self._path(name)
         settings: dict[str, str] = {}
         if config.pids_limit is not None:
             settings["pids.max"] = pids_max(config.pids_limit)
-        # A limit of 0 is none that anybody asked for: the kernel would kill all that is in the cgroup.
+        # A memory limit of 0 means "unset": the kernel would kill every process in the cgroup.
         if config.memory:
             settings["memory.max"] = "max" if config.memory == NO_LIMIT else str(config.memory)
         if config.cpu_shares is not None:
@@ -116,14 +116,15 @@ class CgroupV2Manager(CgroupCommon):
 
 
 def read_unified_controllers(path: str) -> set[str]:
-    """The controllers in force in a cgroup. Raises OSError."""
+    """Return the controllers that are available in a cgroup. Raise OSError."""
     return set(Path(path, "cgroup.controllers").read_text().split())
 
 
 def _enable_controllers(path: str) -> None:
-    """Pass on what there is. The kernel takes all or none of one line, and so each is tried when all are refused.
+    """Enable the available controllers for the cgroups below this one.
 
-    Raises OSError for a lack of files or memory, which says nothing of the controllers.
+    The kernel accepts either all controllers of a write or none, so after a refusal each controller is tried alone.
+    Raise OSError for a shortage of file descriptors or memory, because that says nothing about the controllers.
     """
     available = read_unified_controllers(path)
     wanted = [f"+{controller}" for controller in CONTROLLERS if controller in available]
@@ -133,7 +134,7 @@ def _enable_controllers(path: str) -> None:
 
 
 def _enable(path: str, controllers: str) -> bool:
-    """Whether the kernel took them. Raises OSError as _enable_controllers."""
+    """Report whether the kernel accepted the controllers. Raise OSError as _enable_controllers does."""
     try:
         Path(path, "cgroup.subtree_control").write_text(controllers)
     except OSError as err:
@@ -145,16 +146,19 @@ def _enable(path: str, controllers: str) -> bool:
 
 
 def cpu_shares_to_weight(shares: int) -> int:
-    """From version 1's range 2…262144 to version 2's 1…10000. Go: cgroup_manager_linux.go, getCPUWeight"""
+    """Convert CPU shares, 2 to 262144 in version 1, to a CPU weight, 1 to 10000 in version 2.
+
+    Go: cgroup_manager_linux.go, getCPUWeight
+    """
     return min(1 + ((max(shares, 2) - 2) * 9999) // 262142, 10000)
 
 
 def cpu_weight_to_cpu_shares(weight: int) -> int:
-    """From version 2's range 1…10000 to version 1's 2…262144.
+    """Convert a CPU weight, 1 to 10000 in version 2, to CPU shares, 2 to 262144 in version 1.
 
-    DIVERGES (fault of Go): the shares are rounded up, so that they are turned into the same weight again.
-    Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, cpuWeightToCPUShares: rounds down, and the weight is then one less.
-    Why: the weight that a pod's cgroup has could not be compared with the weight that its request stands for.
+    DIVERGES (fault of Go): the kubelet rounds the shares up, so that converting them back gives the same weight.
+    Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, cpuWeightToCPUShares: it rounds down, so the weight becomes one less.
+    Why: otherwise the weight of a pod's cgroup could not be compared with the weight that the pod's request stands for.
     Test: cgroup_manager_test.py:test_cpu_weight_to_cpu_shares
     """
     return -(-(weight - 1) * 262142 // 9999) + 2

@@ -1,4 +1,4 @@
-"""What the kubelet asks of the node's resources.
+"""Define what the kubelet needs from the manager of the node's resources.
 
 Go: pkg/kubelet/cm/container_manager.go
 """
@@ -38,7 +38,7 @@ CGROUP_V1_DEPRECATED_WARNING = (
     "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to "
     "cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
 )
-# Its root has had this file since Linux 5.8.
+# The root cgroup has the file `cpu.stat` since Linux 5.8.
 CGROUP_V2_KERNEL_WARNING = (
     "cgroup v2 is being used on a kernel, which doesn't support root `cpu.stat`."
     "Kubelet will continue, but may experience instability or wrong behavior"
@@ -49,7 +49,7 @@ GetNodeFunc = Callable[[golang.Context], v1.Node]
 
 
 class ClaimsUnsupportedError(ValueError):
-    """A pod has resource claims, and this node nobody who prepares them."""
+    """Signal that a pod has resource claims, and that this kubelet cannot prepare them."""
 
     def __init__(self) -> None:
         super().__init__("resource claims are not supported by this node")
@@ -57,10 +57,11 @@ class ClaimsUnsupportedError(ValueError):
 
 @dataclass(slots=True)
 class NodeConfig:
-    """How the node's cgroups are to be laid out, and how its resources are given out."""
+    """Describe how to lay out the node's cgroups, and how to allocate its resources."""
 
     node_name: str = ""
-    # Cgroups of the runtime, of other daemons, and of the kubelet itself; "" when nobody named them.
+    # These are the cgroups of the runtime, of other daemons, and of the kubelet; "" means that the configuration names
+    # none.
     runtime_cgroups_name: str = ""
     system_cgroups_name: str = ""
     kubelet_cgroups_name: str = ""
@@ -72,14 +73,14 @@ class NodeConfig:
     protect_kernel_defaults: bool = False
     kube_reserved_cgroup_name: str = ""
     system_reserved_cgroup_name: str = ""
-    # Cores that no pod gets for itself; None when nobody named them.
+    # No pod gets these cores exclusively. None means that the configuration names no cores.
     reserved_system_cpus: cpuset.CPUSet | None = None
     enforce_node_allocatable: frozenset[str] = frozenset()
     kube_reserved: dict[str, Quantity] = field(default_factory=dict)
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
-    # What is kept free by evicting pods is kept from them in the first place.
+    # The node's allocatable resources exclude what these thresholds keep free.
     hard_eviction_thresholds: list[evictionapi.Threshold] = field(default_factory=list)
-    # Percent of what pods of a QoS class ask for that is kept from lower classes, by resource.
+    # For each resource, this is the percentage of a QoS class's requests that pods of lower classes must not use.
     qos_reserved: dict[str, int] = field(default_factory=dict)
     cpu_manager_policy: str = "none"
     cpu_manager_policy_options: dict[str, str] = field(default_factory=dict)
@@ -93,24 +94,25 @@ class NodeConfig:
     pod_pids_limit: int = -1
     enforce_cpu_limits: bool = True
     cpu_cfs_quota_period: float = 0.1  # seconds
-    # The kubelet's socket for device plugins, and theirs, are there, and what containers were given.
+    # This directory holds the kubelet's socket for device plugins, the plugins' sockets, and the device manager's
+    # checkpoint.
     device_plugin_directory: str = deviceplugin.DEVICE_PLUGIN_PATH
-    # Whether pods wait for device plugins that have gone, or are not back yet after a restart.
+    # This field says whether pods wait for device plugins that are gone, or that have not returned after a restart.
     await_device_plugins: bool = False
-    # 0 until the container manager is made.
+    # The version is 0 until the container manager exists.
     cgroup_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the container manager is."""
+    """Describe the state of the container manager."""
 
-    # What was asked for and could not be done, although the node works without.
+    # This error names a requirement that the host does not meet, although the node works without it.
     soft_requirements: Exception | None = None
 
 
 class DevicePluginResourceCapacity(NamedTuple):
-    """What device plugins offer: capacity, what of it is healthy, and resources that are gone for good."""
+    """Hold the capacity of the device plugins, its healthy part, and the resources that are permanently gone."""
 
     capacity: dict[str, Quantity]
     allocatable: dict[str, Quantity]
@@ -118,7 +120,7 @@ class DevicePluginResourceCapacity(NamedTuple):
 
 
 class ContainerManager(Protocol):
-    """What the kubelet needs of the node's resources. Safe to call from any thread."""
+    """Define what the kubelet needs from the manager of the node's resources. Safe to call from any thread."""
 
     def start(
         self,
@@ -132,11 +134,11 @@ class ContainerManager(Protocol):
         runtime_service: internalapi.RuntimeService,
         local_storage_capacity_isolation: bool,
     ) -> None:
-        """Lay out the node's cgroups and start the managers; threads end with ctx.
+        """Lay out the node's cgroups and start the managers, whose threads end with `ctx`.
 
-        A pod keeps what it was given as long as it is active, or its containers could run.
+        A pod keeps its resources while it is active, or while its containers could still run.
 
-        Raises OSError when the kernel refuses, ValueError for a configuration that the node cannot have.
+        Raise OSError when the kernel refuses, and ValueError for a configuration that this node cannot support.
         """
         ...
 
@@ -151,11 +153,11 @@ class ContainerManager(Protocol):
     def get_qos_containers_info(self) -> QOSContainersInfo: ...
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        """What of the capacity is kept from pods."""
+        """Return the part of the capacity that is reserved and that pods cannot get."""
         ...
 
     def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
-        """What the node has of what this manager counts; of storage only if that is asked for."""
+        """Return the node's capacity of the resources that this manager counts; include storage only on request."""
         ...
 
     def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity: ...
@@ -165,11 +167,14 @@ class ContainerManager(Protocol):
     def get_resources(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
     ) -> kubecontainer.RunContainerOptions:
-        """Devices, variables and mounts of the container's resources, as a new object."""
+        """Return a new object with the devices, variables and mounts that the container's resources need."""
         ...
 
     def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
-        """Raise the node's allocatable to what the pod was already given of plugins' resources. Raises what refuses."""
+        """Raise the node's allocatable to the plugin resources that the pod already has.
+
+        Raise the error for which the pod must be rejected.
+        """
         ...
 
     def internal_container_lifecycle(self) -> InternalContainerLifecycle: ...
@@ -177,25 +182,25 @@ class ContainerManager(Protocol):
     def get_pod_cgroup_root(self) -> str: ...
 
     def get_plugin_registration_handlers(self) -> Mapping[str, cache.PluginHandler]:
-        """Who takes plugins, by their type."""
+        """Return the handlers that register plugins, by type of plugin."""
         ...
 
     def get_health_checkers(self) -> list[healthz.HealthChecker]: ...
 
     def should_reset_extended_resource_capacity(self) -> bool:
-        """Whether the node was made anew, so that no device of old can still be there."""
+        """Report whether the node was recreated, so that no earlier device can still exist."""
         ...
 
     def get_allocate_resources_pod_admit_handler(self) -> lifecycle.PodAdmitHandler:
-        """Gives a pod that comes in its devices, cores and memory, or refuses it."""
+        """Return the handler that allocates devices, cores and memory to a new pod, or rejects the pod."""
         ...
 
     def get_node_allocatable_absolute(self) -> dict[str, Quantity]:
-        """What pods can have, before anything is kept free by eviction."""
+        """Return what pods can have before the eviction thresholds are subtracted."""
         ...
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Have drivers prepare what the pod claims. Raises what keeps it from running."""
+        """Have the drivers prepare the pod's resource claims. Raise an error if the pod cannot run."""
         ...
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
@@ -203,18 +208,18 @@ class ContainerManager(Protocol):
     def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool: ...
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
-        """Write the health of what the pod's containers were given into the status."""
+        """Write the health of the containers' allocated resources into the pod's status."""
         ...
 
     def updates(self) -> golang.Channel[Update]:
-        """Where changes of resources that running pods hold are announced."""
+        """Return the channel that announces changes in the resources of running pods."""
         ...
 
     def pod_has_exclusive_cpus(self, pod: v1.Pod) -> bool: ...
 
     def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool: ...
 
-    # The providers of the pod resources API.
+    # The methods below provide the data of the pod resources API.
 
     def get_cpus(self, pod_uid: str, container_name: str) -> Sequence[int]: ...
 
@@ -240,7 +245,7 @@ class CPUAllocationReader(Protocol):
 
 
 def pod_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod) -> bool:
-    """Whether one of the pod's containers has cores of its own."""
+    """Report whether one of the pod's containers has exclusive cores."""
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     if any(container_has_exclusive_cpus(reader, pod, container) for container in containers):
         return True
@@ -249,7 +254,7 @@ def pod_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod) -> bool:
 
 
 def container_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod, container: v1.Container) -> bool:
-    """Whether the container has cores of its own."""
+    """Report whether the container has exclusive cores."""
     if reader.get_exclusive_cpus(pod.metadata.uid, container.name).is_empty():
         return False
     klog.v(4).info_s("Container has pinned cpus", podName=pod.metadata.name, containerName=container.name)
@@ -257,7 +262,7 @@ def container_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod, conta
 
 
 def parse_qos_reserved(values: Mapping[str, str]) -> dict[str, int]:
-    """Percentages by resource name. Raises ValueError that names the resource."""
+    """Return percentages by resource name. Raise ValueError, which names the resource."""
     reservations = {}
     for name, text in values.items():
         if name != v1.RESOURCE_MEMORY:

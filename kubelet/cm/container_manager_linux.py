@@ -1,4 +1,4 @@
-"""The container manager of a Linux node.
+"""Run the container manager of a Linux node.
 
 Go: pkg/kubelet/cm/container_manager_linux.go
 """
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 _UPDATES_CAPACITY = 10
-# Seconds between two looks at cgroups of what is no pod, and at the kubelet's own.
+# These are the seconds between two checks: of the cgroups that belong to no pod, and of the kubelet's own cgroup.
 _ENSURE_STATE_PERIOD = 60.0
 _WATCH_PERIOD = 300.0
 _CGROUPFS = "cgroupfs"
@@ -83,16 +83,16 @@ _STATIC = "static"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where the kernel shows itself."""
+    """Hold the paths at which the kernel shows its state, and the connection to systemd."""
 
     cgroup_root: str = CGROUP_ROOT
     proc: str = "/proc"
-    # None for the systemd that runs this machine, if one does.
+    # None means the systemd that runs this machine, if there is one.
     systemd: systemdlib.Manager | None = None
 
 
 class ContainerManagerImpl:
-    """Owns the cgroups above containers, and the managers of devices, cores, memory and claims."""
+    """Own the cgroups above the containers, and the managers of devices, cores, memory and claims."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ContainerManagerImpl:
         kube_client: kubernetes.Interface | None,
         host: Host | None = None,
     ) -> None:
-        """Raises ValueError for a node that cannot be as it is configured, OSError where it cannot be read."""
+        """Raise ValueError if the node cannot support the configuration, OSError if the node's state cannot be read."""
         self._host = host = host or Host()
         self._cadvisor = cadvisor_interface
         self._recorder = recorder
@@ -114,7 +114,7 @@ class ContainerManagerImpl:
         self._warn_of_swap(mount_util, node_config)
         systemd = _find_systemd(host) if node_config.cgroup_driver == SYSTEMD else None
         self._cgroup_manager = new_cgroup_manager(node_config.cgroup_driver, host.cgroup_root, subsystems, systemd)
-        # Cgroups of what is no pod go by their paths, whatever the driver is.
+        # Cgroups that belong to no pod are named by path, whatever the driver is.
         self._plain_cgroups = new_cgroup_manager(_CGROUPFS, host.cgroup_root, subsystems)
         self._node_config = replace(node_config, cgroup_version=self._cgroup_manager.version())
         if node_config.cpu_manager_policy == _STATIC:
@@ -133,7 +133,7 @@ class ContainerManagerImpl:
             recorder,
         )
         self._node_containers.validate_node_allocatable()
-        # What was said last of something that fails again and again.
+        # `_told` maps the message of a recurring fault to the error that was last logged for it.
         self._told: dict[str, str] = {}
         self._system_containers: list[SystemContainer] = []
         self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_CAPACITY)
@@ -153,7 +153,7 @@ class ContainerManagerImpl:
             )
 
     def _find_cgroup_root(self) -> CgroupName:
-        """The cgroup of all pods; that above it must be there. Raises ValueError."""
+        """Return the cgroup above all pods. Raise ValueError if that cgroup's parent does not exist."""
         config = self._node_config
         root = CgroupName(tuple(part for part in config.cgroup_root.split("/") if part))
         if not config.cgroups_per_qos:
@@ -173,7 +173,7 @@ class ContainerManagerImpl:
     # ---- The managers ----
 
     def _build_managers(self, machine_info: cadvisorapi.MachineInfo) -> None:
-        """Each is asked for hints by the topology manager in the order in which it is added."""
+        """Create the managers. The topology manager asks them for hints in the order in which they are added."""
         config = self._node_config
         reservation = self.get_node_allocatable_reservation()
         self._topology_manager = topologymanager.Manager(
@@ -215,10 +215,10 @@ class ContainerManagerImpl:
         self._admission = _ResourceAdmission(self._topology_manager, managers)
 
     def _new_dra_manager(self) -> dra.Manager | None:
-        """None where there is no API server.
+        """Return the DRA manager, or None without an API server.
 
         DIVERGES (platform): a DRA driver cannot register on a node without an API server.
-        Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager: it registers, and is never asked.
+        Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager: the driver registers, and is never called.
         Why: there are no claims without an API server, and Python would load the manager's modules for nothing.
         Test: container_manager_test.py:test_claims_are_refused_where_there_is_no_api_server
         """
@@ -230,12 +230,12 @@ class ContainerManagerImpl:
         return dra.Manager(self._kube_client, self._node_config.kubelet_root_dir)
 
     def _get_shared_cpus(self) -> str:
-        """All cores, if none are given out; else the manager says who has which."""
+        """Return all cores, or "" if the CPU manager assigns cores to containers."""
         managed = not self._cpu_manager.get_allocatable_cpus().is_empty()
         return "" if managed else str(self._cpu_manager.get_all_cpus())
 
     def _forward_updates(self, ctx: golang.Context) -> None:
-        """Bring what the managers announce into one channel, each on a thread that ends with ctx."""
+        """Forward the managers' announcements to one channel, each on a thread that ends with `ctx`."""
         self._forward(ctx, "deviceManager", self._device_manager.updates())
         if self._dra_manager is not None and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
             self._forward(ctx, "draManager", self._dra_manager.updates())
@@ -249,11 +249,11 @@ class ContainerManagerImpl:
                 try:
                     self._updates.send(update.value, ctx)
                 except golang.ContextError:
-                    return  # the kubelet ends, and nobody receives any more
+                    return  # The kubelet is stopping, and nothing receives updates any longer.
 
         golang.go(forward, name=f"resource-updates-{source}")
 
-    # ---- Life ----
+    # ---- Start ----
 
     def start(
         self,
@@ -297,7 +297,7 @@ class ContainerManagerImpl:
             golang.go(wait.until, self._watch_own_cgroup, _WATCH_PERIOD, ctx, name="kubelet-cgroup")
 
     def _find_system_containers(self) -> list[SystemContainer]:
-        """Raises ValueError for a cgroup that cannot be one."""
+        """List the cgroups for processes outside pods. Raise ValueError for a cgroup that is not allowed."""
         config, host = self._node_config, self._host
         found: list[SystemContainer] = []
         if config.system_cgroups_name:
@@ -315,14 +315,14 @@ class ContainerManagerImpl:
                 self._tell_once("Failed to ensure state", err, containerName=container.name)
 
     def _watch_own_cgroup(self) -> None:
-        """Keep the kernel from killing the kubelet early, and note which cgroup counts what it uses."""
+        """Protect the kubelet from the OOM killer, and record the cgroup that accounts for its usage."""
         host, config = self._host, self._node_config
         try:
             ensure_process_in_container_with_oom_score(
                 os.getpid(), config.kubelet_oom_score_adj, None, self._plain_cgroups, host.cgroup_root, host.proc
             )
         except OSError as err:
-            # A kubelet without the right to it does its work all the same.
+            # The kubelet works without the permission to change its OOM score.
             self._tell_once("Failed to ensure process in container with oom score", err)
         try:
             found = get_container(host.cgroup_root, host.proc)
@@ -333,11 +333,12 @@ class ContainerManagerImpl:
             self._node_config = replace(self._node_config, kubelet_cgroups_name=found)
 
     def _tell_once(self, message: str, err: Exception, **details: str) -> None:
-        """Log a fault; the same one again with --v=4 alone.
+        """Log a fault. A repetition of the same fault appears only with --v=4.
 
-        DIVERGES (safer): a fault of the kubelet's own cgroup that lasts is logged when it begins.
-        Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: it is logged every 5 minutes.
-        Why: the log of a node whose kubelet lacks a right for good would be full of it.
+        DIVERGES (safer): the kubelet logs a lasting fault of its own cgroup once, when the fault begins.
+        Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: the Go kubelet logs it every 5
+        minutes.
+        Why: the message would fill the log of a node whose kubelet permanently lacks a permission.
         Test: container_manager_test.py:test_fault_that_lasts_is_told_once
         """
         key = f"{message} {details}"
@@ -348,7 +349,7 @@ class ContainerManagerImpl:
     # ---- Cgroups ----
 
     def system_cgroups_limit(self) -> dict[str, Quantity]:
-        # None of them has a limit of its own.
+        # None of these cgroups has a CPU limit.
         return {v1.RESOURCE_CPU: resource.new_milli_quantity(0)}
 
     def get_node_config(self) -> NodeConfig:
@@ -382,7 +383,7 @@ class ContainerManagerImpl:
         if self._node_config.cgroups_per_qos:
             self._qos_container_manager.update_cgroups()
 
-    # ---- What there is, and what of it is kept ----
+    # ---- Capacity and reservations ----
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
         return self._node_containers.get_node_allocatable_reservation()
@@ -391,8 +392,9 @@ class ContainerManagerImpl:
         return self._node_containers.get_node_allocatable_absolute()
 
     def _get_internal_capacity(self) -> dict[str, Quantity]:
-        """With what pods share although none can ask for it."""
-        from kubelet.stats import pidlimit  # the package needs kuberuntime, which needs this one
+        """Return the capacity, including process IDs, which pods share although no pod can request them."""
+        # The import is here because pidlimit's package imports kuberuntime, which imports this package.
+        from kubelet.stats import pidlimit
 
         capacity = self.get_capacity(False)
         try:
@@ -407,11 +409,11 @@ class ContainerManagerImpl:
             try:
                 capacity |= cadvisor.ephemeral_storage_capacity_from_fs_info(self._cadvisor.root_fs_info())
             except OSError as err:
-                # The rest is known all the same.
+                # The rest of the capacity is known without the root file system.
                 klog.error_s(err, "Unable to get rootfs data from cAdvisor interface")
         return capacity
 
-    # ---- What containers are given ----
+    # ---- The resources of containers ----
 
     def internal_container_lifecycle(self) -> InternalContainerLifecycle:
         return InternalContainerLifecycleImpl(self._cpu_manager, self._memory_manager, self._topology_manager)
@@ -427,7 +429,7 @@ class ContainerManagerImpl:
             claimed = self._dra_manager.get_resources(pod, container)
             klog.v(5).info_s("Determined CDI devices for pod", pod=klog.kobj(pod), cdiDevices=claimed.cdi_devices)
             options.cdi_devices += claimed.cdi_devices
-        # They were given to the pod when it was admitted.
+        # The device manager allocated these devices when the pod was admitted.
         given = self._device_manager.get_device_run_container_options(ctx, pod, container)
         if given is not None:
             options.devices += given.devices
@@ -463,7 +465,7 @@ class ContainerManagerImpl:
         if self._dra_manager is not None:
             self._dra_manager.prepare_resources(ctx, pod)
         elif pod.spec.resource_claims:
-            # Running it without what it claims would be worse.
+            # It would be worse to run the pod without the resources that it claims.
             raise ClaimsUnsupportedError
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
@@ -516,7 +518,7 @@ class ContainerManagerImpl:
         try:
             claims = self._dra_manager.get_container_claim_infos(pod, container)
         except Exception as err:
-            # An agent that looks on must not lose what else there is to tell.
+            # A failure here must not keep a monitoring agent from the rest of the answer.
             klog.error_s(err, "Unable to get container claim info state")
             return []
         return [_dynamic_resource(claim) for claim in claims]
@@ -524,24 +526,25 @@ class ContainerManagerImpl:
 
 class _ResourceManager(Protocol):
     def pods(self) -> set[str]:
-        """Of those that were given something, the uids."""
+        """Return the UIDs of the pods that have allocated resources."""
         ...
 
 
 class _ResourceAdmission:
-    """Admits pods as the topology manager does, but has those wait that lack what an ending pod still has.
+    """Admit pods as the topology manager does, but let a pod wait while a terminating pod holds what it needs.
 
-    DIVERGES (fault of Go): a new pod waits for processors, memory or devices that an ending pod still has.
-    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetAllocateResourcesPodAdmitHandler: the
-    topology manager alone admits, and the new pod shares them with the ending one.
-    Why: both were promised them alone; and a pod that is turned away instead has failed for good.
+    DIVERGES (fault of Go): a new pod waits for processors, memory or devices that a terminating pod still holds.
+    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetAllocateResourcesPodAdmitHandler: only the
+    topology manager decides, and the new pod shares the resources with the terminating pod.
+    Why: both pods were promised exclusive resources; and a pod that is rejected instead of waiting has permanently
+    failed.
     Test: container_manager_test.py:test_pod_waits_for_what_one_that_is_ending_still_has
     """
 
     def __init__(self, topology_manager: topologymanager.Manager, managers: Sequence[_ResourceManager]) -> None:
         self._topology_manager = topology_manager
         self._managers = managers
-        # Set by start; no pod comes before.
+        # `start` sets these fields before the first pod is admitted.
         self._active_pods: ActivePodsFunc = list
         self._could_run: CouldRunFunc = lambda pod_uid: False
         self._sources_ready: config.SourcesReady | None = None
@@ -557,22 +560,24 @@ class _ResourceAdmission:
         result = self._topology_manager.admit(attrs)
         if result.admit or result.wait or not (holders := self._ending_holders()):
             return result
-        klog.v(2).info_s("Pod waits for what others still have", pod=klog.kobj(attrs.pod), podUIDs=sorted(holders))
-        return replace(result, message=f"waits for what pods that are ending still have: {result.message}", wait=True)
+        klog.v(2).info_s(
+            "Pod waits for resources of terminating pods", pod=klog.kobj(attrs.pod), podUIDs=sorted(holders)
+        )
+        return replace(result, message=f"waits for resources of terminating pods: {result.message}", wait=True)
 
     def _ending_holders(self) -> set[str]:
-        """The pods that have something, and will not have it for long."""
+        """Return the pods that hold resources but are terminating."""
         holders = set[str]().union(*(manager.pods() for manager in self._managers))
         inactive = holders - {pod.metadata.uid for pod in self._active_pods()}
         if self._sources_ready is not None and not self._sources_ready.all_ready():
-            # They may be gone, or not be known yet.
+            # Until all sources have reported, an unknown pod may be gone, or may not have arrived yet.
             return inactive
         return {uid for uid in inactive if self._could_run(types.UID(uid))}
 
 
 @contextmanager
 def _naming(manager: str) -> Iterator[None]:
-    """Of a fault that another start does not mend, say whose start it was."""
+    """Name the manager in an error of its start that a restart does not cure."""
     try:
         yield
     except ValueError as err:
@@ -580,7 +585,7 @@ def _naming(manager: str) -> Iterator[None]:
 
 
 def _validate_host(config: NodeConfig, subsystems: CgroupSubsystems, host: Host) -> Status:
-    """Whether pods can be limited here. Raises ValueError where they are to be, and cannot."""
+    """Return whether the host can limit pods. Raise ValueError if it cannot and the configuration requires it."""
     behavior = KernelTunableBehavior.ERROR if config.protect_kernel_defaults else KernelTunableBehavior.MODIFY
     setup_kernel_tunables(behavior, f"{host.proc}/sys")
     try:
@@ -589,16 +594,17 @@ def _validate_host(config: NodeConfig, subsystems: CgroupSubsystems, host: Host)
         if config.cgroups_per_qos:
             raise
         # DIVERGES (preference: cgroupsPerQOS: false): the kubelet starts on a machine that lacks cgroup hierarchies.
-        # Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: it does not start.
-        # Why: a kubelet that makes no cgroups for pods has no need of the hierarchies.
+        # Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: the Go kubelet does not
+        # start.
+        # Why: a kubelet that creates no cgroups for pods does not need the hierarchies.
         # Test: container_manager_test.py:test_controller_without_a_mount_is_refused,
         # container_manager_test.py:test_read_only_hierarchies_are_refused
-        klog.warning_s("Pods are not limited", err=err)
+        klog.warning_s("Cannot limit the resources of pods", err=err)
         return Status(err)
 
 
 def _find_systemd(host: Host) -> systemdlib.Manager:
-    """Raises ValueError where none runs."""
+    """Return the connection to systemd. Raise ValueError if systemd does not run this machine."""
     if host.systemd is not None:
         return host.systemd
     if not systemdlib.is_running_systemd():
@@ -606,13 +612,17 @@ def _find_systemd(host: Host) -> systemdlib.Manager:
             "systemd not running on this host, cannot use systemd cgroups manager: set cgroupDriver to cgroupfs, here "
             "and in the container runtime"
         )
-    from kubelet.cm.systemd_manager import DBusManager  # loads the library for D-Bus, which cgroupfs does not need
+    # This import loads the D-Bus library, which the cgroupfs driver does not need.
+    from kubelet.cm.systemd_manager import DBusManager
 
     return DBusManager()
 
 
 def _container_devices(devices: devicemanager.ResourceDeviceInstances) -> list[podresourcesapi.ContainerDevices]:
-    """One message per device and NUMA node. Go: container_manager.go, containerDevicesFromResourceDeviceInstances"""
+    """Return one message for each device and NUMA node.
+
+    Go: container_manager.go, containerDevicesFromResourceDeviceInstances
+    """
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
     found = []
@@ -631,7 +641,10 @@ def _container_devices(devices: devicemanager.ResourceDeviceInstances) -> list[p
 
 
 def _container_memory(blocks: Sequence[memorymanagerstate.Block]) -> list[podresourcesapi.ContainerMemory]:
-    """Go: containerMemoryFromBlock"""
+    """Return one message for each block of memory.
+
+    Go: containerMemoryFromBlock
+    """
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
     found = []
@@ -644,12 +657,12 @@ def _container_memory(blocks: Sequence[memorymanagerstate.Block]) -> list[podres
 
 
 def _dynamic_resource(claim: claiminfo.ClaimInfo) -> podresourcesapi.DynamicResource:
-    """A claim as the pod resources API shows it.
+    """Return a claim in the form of the pod resources API.
 
     DIVERGES (fault of Go): each device of a claim shows its own CDI names.
-    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetDynamicResources: it shows those of the
-    driver's devices before it as well, for all devices share one list.
-    Why: a monitoring agent would take the devices of a claim for each other.
+    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetDynamicResources: a device also shows the
+    names of the driver's devices before it, because all devices share one list.
+    Why: a monitoring agent would confuse the devices of a claim.
     Test: container_manager_test.py:test_devices_of_a_claim_show_their_own_cdi_names
     """
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi

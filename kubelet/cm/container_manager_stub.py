@@ -1,4 +1,4 @@
-"""A container manager that touches no cgroup: for hollow nodes and tests.
+"""Define a container manager that creates no cgroups, for hollow nodes and tests.
 
 Go: pkg/kubelet/cm/container_manager_stub.go
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ContainerManagerStub:
-    """Says yes to everything and does nothing."""
+    """Implement ContainerManager without effect: admit every pod and change nothing."""
 
     def __init__(self) -> None:
         self._updates: golang.Channel[Update] = golang.Channel(1)
@@ -76,9 +76,9 @@ class ContainerManagerStub:
         return {}
 
     def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
-        # DIVERGES (fault of Go): a hollow node has the storage of the machine that it is on.
-        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).GetCapacity: it has 0 bytes.
-        # Why: no pod that asks for ephemeral storage could run on a hollow node.
+        # DIVERGES (fault of Go): a hollow node reports the storage of the machine on which it runs.
+        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).GetCapacity: it reports 0 bytes.
+        # Why: no pod that requests ephemeral storage could run on a hollow node.
         # Test: container_manager_test.py:test_storage_of_a_hollow_node
         if not local_storage_capacity_isolation:
             return {}
@@ -121,9 +121,9 @@ class ContainerManagerStub:
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         # DIVERGES (fault of Go): a pod with resource claims does not start on a hollow node.
-        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).PrepareDynamicResources: it runs without
-        # what it claims.
-        # Why: nothing has prepared its devices.
+        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).PrepareDynamicResources: the pod runs
+        # without the resources that it claims.
+        # Why: no driver has prepared the pod's devices.
         # Test: container_manager_test.py:test_claims_are_refused_where_there_is_no_api_server
         if pod.spec.resource_claims:
             raise ClaimsUnsupportedError
@@ -172,7 +172,7 @@ class ContainerManagerStub:
 
 
 class AdmitAll:
-    """Where nothing is given out, nobody is refused."""
+    """Admit every pod, because the stub allocates nothing."""
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         return lifecycle.PodAdmitResult(admit=True)

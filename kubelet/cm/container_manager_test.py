@@ -450,7 +450,7 @@ def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:
     assert admit(guaranteed("ending")).admit
     result = admit(guaranteed("new"))
     assert (result.admit, result.wait) == (False, True)
-    assert result.message.startswith("waits for what pods that are ending still have: Allocate failed due to")
+    assert result.message.startswith("waits for resources of terminating pods: Allocate failed due to")
     # What a pod has that is wanted will not be free soon.
     world.pods.append(guaranteed("ending"))
     result = handler.admit(lifecycle.PodAdmitAttributes(guaranteed("new"), world.pods))

@@ -1,4 +1,4 @@
-"""Which container of which pod has an id.
+"""Map container IDs to pods and container names.
 
 Go: pkg/kubelet/cm/containermap
 """
@@ -11,19 +11,22 @@ from typing import NamedTuple
 from pkg.api.core import v1
 from pkg.apimachinery import types
 
-# Whether a pod's containers could be running, by its uid: also those of a pod that is not active any more.
+# Report whether the containers of the pod with this UID could be running, even if the pod is no longer active.
 CouldRunFunc = Callable[[types.UID], bool]
 
 
 class ContainerRef(NamedTuple):
-    """A container by its pod and name. Go: cmItem"""
+    """Identify a container by the pod's UID and the container's name.
+
+    Go: cmItem
+    """
 
     pod_uid: str
     container_name: str
 
 
 class ContainerMap(dict[str, ContainerRef]):
-    """Containers by id. Not safe from several threads at once."""
+    """Map container IDs to containers. Not thread-safe."""
 
     def clone(self) -> ContainerMap:
         return ContainerMap(self)
@@ -32,11 +35,11 @@ class ContainerMap(dict[str, ContainerRef]):
         self[container_id] = ContainerRef(pod_uid, container_name)
 
     def replace(self, pod_uid: str, container_name: str, container_id: str) -> None:
-        """Add an id that the container has in place of all that it had before.
+        """Add a container's new ID and remove all its earlier IDs.
 
-        DIVERGES (fault of Go): when a container gets a new id, its older ids are forgotten.
-        Go: pkg/kubelet/cm/containermap/container_map.go, ContainerMap.Add: they stay until the pod is gone.
-        Why: a container that crashes again and again leaves one more id in memory each time.
+        DIVERGES (fault of Go): when a container gets a new ID, the kubelet forgets its earlier IDs.
+        Go: pkg/kubelet/cm/containermap/container_map.go, ContainerMap.Add: the earlier IDs stay until the pod is gone.
+        Why: each crash of a container would leave one more ID in memory.
         Test: cpumanager/cpu_manager_test.py:test_container_that_starts_again_and_again_is_known_once,
         memorymanager/memory_manager_test.py:test_container_that_starts_again_and_again_is_known_once
         """
@@ -55,12 +58,12 @@ class ContainerMap(dict[str, ContainerRef]):
             return
 
     def remove_by_container_refs(self, refs: Set[ContainerRef]) -> None:
-        """Remove all ids that these containers have, in one pass."""
+        """Remove all IDs of these containers in one pass."""
         for container_id in [container_id for container_id, ref in self.items() if ref in refs]:
             self.remove_by_container_id(container_id)
 
     def get_container_id(self, pod_uid: str, container_name: str) -> str:
-        """Raises LookupError for a container that is not in the map."""
+        """Return the ID of a container. Raise LookupError if the container is not in the map."""
         wanted = ContainerRef(pod_uid, container_name)
         for container_id, ref in self.items():
             if ref == wanted:
@@ -68,13 +71,13 @@ class ContainerMap(dict[str, ContainerRef]):
         raise LookupError(f"container {container_name} not in ContainerMap for pod {pod_uid}")
 
     def get_container_ref(self, container_id: str) -> ContainerRef:
-        """Raises LookupError for an id that is not in the map."""
+        """Return the container with an ID. Raise LookupError if the ID is not in the map."""
         if container_id not in self:
             raise LookupError(f"containerID {container_id} not in ContainerMap")
         return self[container_id]
 
     def visit(self, visitor: Callable[[str, str, str], None]) -> None:
-        """Call visitor with the pod's uid, the container's name and its id, for each. It may remove entries."""
+        """Call `visitor` for each entry, with the pod's UID, the container's name and its ID. It may remove entries."""
         for container_id, ref in list(self.items()):
             visitor(ref.pod_uid, ref.container_name, container_id)
 
@@ -82,14 +85,15 @@ class ContainerMap(dict[str, ContainerRef]):
 def stale_containers(
     known: Iterable[ContainerRef], active_pods: Sequence[v1.Pod], could_run: CouldRunFunc
 ) -> list[ContainerRef]:
-    """The containers that are of no active pod, in order. A pod that cannot be read in full may have any.
+    """List, in order, the containers that belong to no active pod.
 
-    In Go, removeStaleState of the CPU manager and that of the memory manager each do this.
+    A pod that could not be read completely may have any container, so its containers are not stale. In Go,
+    removeStaleState exists both in the CPU manager and in the memory manager.
 
     DIVERGES (fault of Go): a pod keeps its processors and its memory as long as its containers could run.
     Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, (*manager).removeStaleState: a pod that is deleted by force, or while
     the kubelet is down, loses them at once.
-    Why: a new pod would be promised alone what containers of the old one still use.
+    Why: a new pod would be promised exclusive use of what containers of the old pod still use.
     Test: cpumanager/cpu_manager_test.py:test_pod_that_is_ending_keeps_its_processors,
     memorymanager/memory_manager_test.py:test_pod_that_is_ending_keeps_its_memory
     """
@@ -108,14 +112,14 @@ def stale_containers(
 
 
 def is_first_container(pod: v1.Pod, container: v1.Container) -> bool:
-    """Whether the pod begins with this container, which is the first that managers are asked about at an admission.
+    """Report whether this is the pod's first container, for which an admission asks the managers first.
 
-    Only then do they look for stale containers; Go's managers look at each container of the pod.
+    The managers look for stale containers only then; Go's managers look at each container of the pod.
     """
     containers = pod.spec.init_containers or pod.spec.containers
     return bool(containers) and containers[0].name == container.name
 
 
 def is_last_container(pod: v1.Pod, container: v1.Container) -> bool:
-    """Whether it is the last one that managers are asked about at an admission."""
+    """Report whether this is the pod's last container, for which an admission asks the managers last."""
     return bool(pod.spec.containers) and pod.spec.containers[-1].name == container.name

@@ -1,7 +1,7 @@
-"""A connection to the system bus that many threads share.
+"""Share one connection to the system bus among threads.
 
-jeepney's own connections serve one thread at a time, or end their reading thread with an exception. This module uses
-jeepney for addresses, authentication and messages.
+A connection of the jeepney library serves one thread at a time, or its reading thread ends with an exception. This
+module uses jeepney only for addresses, authentication and messages.
 
 Go: github.com/coreos/go-systemd/v22/dbus/dbus.go, methods.go
 """
@@ -26,7 +26,7 @@ from kubelet.cm.systemd import Disconnected, JobTimeoutError, SystemdError
 from pkg import golang, klog
 from pkg.util import dbus
 
-# Seconds.
+# These timeouts are in seconds.
 AUTH_TIMEOUT = 5.0
 CALL_TIMEOUT = 25.0
 JOB_TIMEOUT = 30.0
@@ -38,7 +38,7 @@ SYSTEMD = jeepney.DBusAddress(_OBJECT, _NAME, _INTERFACE)
 
 
 def _job_removed(sender: str) -> jeepney.MatchRule:
-    """The signal at the end of a job, of a sender by whatever name."""
+    """Match the signal that systemd sends when a job ends. `sender` is a well-known or a unique bus name."""
     return jeepney.MatchRule(type="signal", sender=sender, interface=_INTERFACE, member="JobRemoved", path=_OBJECT)
 
 
@@ -46,28 +46,30 @@ _OWNER_CHANGED = dbus.owner_changed(_NAME)
 
 
 class Conn:
-    """A connection to systemd over the system bus. Safe from any thread: each caller waits for its own answer alone.
+    """Talk to systemd over the system bus. Thread-safe: each caller waits only for its own answer.
 
-    The thread `systemd-bus` reads what arrives, until the connection is closed by either side.
+    The thread `systemd-bus` reads incoming messages until either side closes the connection.
 
-    DIVERGES (safer): messages of systemd and of the bus itself are accepted, and no others.
-    Go: github.com/coreos/go-systemd/v22/dbus/subscription.go, (*Conn).dispatch: the signal JobRemoved of any sender is.
-    Why: any user of the machine could make the kubelet believe that a slice was made or has failed.
+    DIVERGES (safer): the kubelet accepts messages only from systemd and from the bus itself.
+    Go: github.com/coreos/go-systemd/v22/dbus/subscription.go, (*Conn).dispatch: it accepts the signal JobRemoved of any
+    sender.
+    Why: any user of the machine could make the kubelet believe that systemd created a slice, or failed to.
     Test: systemd_test.py:test_nobody_but_systemd_is_believed
     """
 
     def __init__(self) -> None:
-        """Connect, and subscribe to the ends of jobs. Raises SystemdError."""
+        """Connect, and subscribe to the signals about jobs. Raise SystemdError."""
         self._lock = threading.Lock()  # guards the fields from here to _closed
         self._replies: dict[int, Future[jeepney.Message]] = {}
         self._jobs: dict[str, Future[str]] = {}
-        # Results of jobs that ended before the caller knew the job's path; kept while calls that start jobs are made.
+        # These are the results of jobs that ended before their caller learned the job's path. They are kept while any
+        # call that starts a job is in progress.
         self._ended: dict[str, str] = {}
         self._starting = 0
         self._closed = False
-        # The name that the bus has given to systemd's connection; "" while it has none.
+        # `_owner` is the bus's unique name for systemd's connection; "" while systemd is not connected.
         self._owner = ""
-        self._send_lock = threading.Lock()  # messages must not be mixed on the socket
+        self._send_lock = threading.Lock()  # Concurrent messages must not interleave on the socket.
         self._serials = itertools.count(1)
         self._sock = _open_socket()
         try:
@@ -80,26 +82,26 @@ class Conn:
             for rule in (_job_removed(_NAME), _OWNER_CHANGED):
                 self.call(jeepney.message_bus.AddMatch(rule))
             self._owner = str(self.call(jeepney.message_bus.GetNameOwner(_NAME))[0])
-            # systemd sends signals to subscribers alone.
+            # systemd sends these signals only to subscribers.
             self.call(jeepney.new_method_call(SYSTEMD, "Subscribe"))
         except SystemdError as err:
             self.close()
             raise SystemdError(f"cannot connect to the system bus: {err}", err.name) from err
 
     def close(self) -> None:
-        """Fail every call that still waits, and end the reading thread."""
+        """Fail all pending calls and end the reading thread."""
         self._shut_down()
         if threading.current_thread() is not self._reader:
             self._reader.join(CALL_TIMEOUT)
 
     def call(self, message: jeepney.Message) -> tuple[Any, ...]:
-        """Send a method call and return the body of its answer. Raises SystemdError."""
+        """Send a method call and return the body of the answer. Raise SystemdError."""
         answer: Future[jeepney.Message] = Future()
         serial = next(self._serials)
         try:
             data = message.serialise(serial=serial)
         except (struct.error, ValueError) as err:
-            raise SystemdError(f"cannot ask systemd: {err}") from err
+            raise SystemdError(f"cannot encode the request to systemd: {err}") from err
         with self._lock:
             self._check_open_locked()
             self._replies[serial] = answer
@@ -116,9 +118,9 @@ class Conn:
                 self._replies.pop(serial, None)
 
     def run_job(self, message: jeepney.Message) -> str:
-        """Make a call that starts a job of systemd; return how the job ended, "done" if well.
+        """Send a call that starts a job of systemd and return the job's result, "done" on success.
 
-        Raises SystemdError, as JobTimeoutError when the job takes longer than JOB_TIMEOUT.
+        Raise SystemdError, or JobTimeoutError if the job takes longer than JOB_TIMEOUT.
         """
         with self._starting_job():
             path = str(self.call(message)[0])
@@ -133,7 +135,7 @@ class Conn:
 
     @contextmanager
     def _starting_job(self) -> Iterator[None]:
-        """Keep the results of jobs that end before their caller knows them."""
+        """Keep the results of jobs that end before their callers learn the jobs' paths."""
         with self._lock:
             self._starting += 1
         try:
@@ -163,7 +165,7 @@ class Conn:
             try:
                 self._sock.sendall(data)
             except OSError as err:
-                # A message that was sent in part spoils the connection.
+                # A partly sent message makes the connection unusable.
                 self._shut_down()
                 raise Disconnected(f"lost the connection to the system bus: {err}") from err
 
@@ -171,10 +173,10 @@ class Conn:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # closed already
+            pass  # The socket is already closed.
 
     def _read(self) -> None:
-        """Hand on what arrives, until the connection ends."""
+        """Dispatch incoming messages until the connection ends."""
         try:
             reader = dbus.Reader()
             while data := self._sock.recv(reader.bytes_desired()):
@@ -182,21 +184,25 @@ class Conn:
                     self._dispatch(message)
             klog.v(4).info_s("The connection to the system bus has ended")
         except Exception as err:
-            # Whatever a bus sends that cannot be read: callers hear of it, and connect anew.
+            # The bus may send anything that cannot be parsed. The pending calls then fail, and their callers reconnect.
             klog.error_s(err, "Lost the connection to the system bus")
         finally:
             self._fail_all()
             self._sock.close()
 
     def _dispatch(self, data: bytes) -> None:
-        """Anybody on the bus may send signals to us: of those of others not even the contents are read."""
+        """Dispatch a message from systemd or the bus.
+
+        Anyone on the bus can send signals to this connection, so messages of other senders are dropped before they are
+        parsed.
+        """
         header = dbus.header_of(data)
         if header is None:
             return
         fields = header.fields
         sender = fields.get(jeepney.HeaderFields.sender)
         if sender not in (dbus.BUS, self._owner):
-            klog.v(4).info_s("Ignoring a message of the system bus that is not systemd's", sender=sender)
+            klog.v(4).info_s("Ignoring a message on the system bus that systemd did not send", sender=sender)
             return
         message = jeepney.Message.from_buffer(data)
         with self._lock:
@@ -206,8 +212,8 @@ class Conn:
         elif _OWNER_CHANGED.matches(message):
             _name, _before, self._owner = message.body
             if self._owner:
-                # Nobody has asked this systemd to be told of jobs.
-                klog.info_s("systemd was started anew, connecting to the system bus again")
+                # This new instance of systemd does not know the subscription.
+                klog.info_s("systemd was restarted, reconnecting to the system bus")
                 self._shut_down()
         elif _job_removed(self._owner).matches(message):
             _number, path, _unit, result = message.body
@@ -232,11 +238,11 @@ class Conn:
 
 
 def _open_socket() -> socket.socket:
-    """Connect and authenticate. Raises SystemdError."""
+    """Connect and authenticate. Raise SystemdError."""
     try:
         sock: socket.socket = blocking.prep_socket(get_bus("SYSTEM"), timeout=AUTH_TIMEOUT)
     except (OSError, KeyError, ValueError, RuntimeError, jeepney.AuthenticationError) as err:
         raise SystemdError(f"cannot connect to the system bus: {err}") from err
-    # Reads wait as long as they like, but a bus that takes nothing must not hold up its callers.
+    # Reads may block without limit. Writes may not: a bus that accepts no data must not block the callers.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CALL_TIMEOUT), 0))
     return sock

@@ -1,4 +1,4 @@
-"""From amounts in a pod's spec to figures in a cgroup.
+"""Convert the resource amounts of a pod's spec to cgroup settings, and back.
 
 Go: pkg/kubelet/cm/helpers_linux.go, helpers.go
 """
@@ -29,51 +29,60 @@ MIN_SHARES = 2
 MAX_SHARES = 262144
 SHARES_PER_CPU = 1024
 MILLI_CPU_TO_CPU = 1000
-# Microseconds: the CFS period when nobody says otherwise, and the least quota the kernel takes.
+# QUOTA_PERIOD is the default CFS period, MIN_QUOTA_PERIOD the lowest quota that the kernel accepts; both in µs.
 QUOTA_PERIOD = 100_000
 MIN_QUOTA_PERIOD = 1_000
-# Files of cgroups of version 2: memory that is never taken back, and that is taken last.
+# In cgroup version 2 the kernel never reclaims memory below memory.min, and reclaims memory below memory.low last.
 MEMORY_MIN = "memory.min"
 MEMORY_LOW = "memory.low"
-# A memory reservation policy: what pods ask for is protected.
+# With this memory reservation policy, the kernel protects the memory that pods request.
 TIERED_RESERVATION = "TieredReservation"
-# A limit below this cannot be told from it in the cgroup.
+# A lower CPU limit gives the same cgroup quota as this one, so the two cannot be told apart.
 MIN_MILLI_CPU_LIMIT = 10
 _ZERO = quantities.new_quantity(0)
 
 
 def milli_cpu_to_quota(milli_cpu: int, period: int) -> int:
-    """The CFS quota in µs for that many thousandths of a cpu per period µs; 0 means none."""
+    """Return the CFS quota for a CPU limit; 0 means no quota. The quota and the period are in µs."""
     if milli_cpu == 0:
         return 0
     return max(milli_cpu * period // MILLI_CPU_TO_CPU, MIN_QUOTA_PERIOD)
 
 
 def milli_cpu_to_shares(milli_cpu: int) -> int:
-    """The cpu shares for that many thousandths of a cpu."""
+    """Return the CPU shares for thousandths of a core."""
     if milli_cpu == 0:
         return MIN_SHARES
     return min(max(milli_cpu * SHARES_PER_CPU // MILLI_CPU_TO_CPU, MIN_SHARES), MAX_SHARES)
 
 
 def shares_to_milli_cpu(shares: int) -> int:
-    """Rounded up, so that what was asked for comes out again; 0 for no shares."""
+    """Return thousandths of a core, or 0 for no shares.
+
+    The result is rounded up so that converting a request to shares and back gives the request again.
+    """
     return -(-shares * MILLI_CPU_TO_CPU // SHARES_PER_CPU) if shares >= MIN_SHARES else 0
 
 
 def quota_to_milli_cpu(quota: int, period: int) -> int:
-    """Both in µs; 0 for no quota."""
+    """Return thousandths of a core, or 0 for no quota. The quota and the period are in µs."""
     return 0 if quota == -1 else quota * MILLI_CPU_TO_CPU // period
 
 
 def cpu_requests_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The request that the cgroup's shares stand for; None for none. Go: CPURequestsFromConfig"""
+    """Return the CPU request that the cgroup's shares stand for, or None if there is none.
+
+    Go: CPURequestsFromConfig
+    """
     milli = 0 if config is None or config.cpu_shares is None else shares_to_milli_cpu(config.cpu_shares)
     return quantities.new_milli_quantity(milli) if milli > 0 else None
 
 
 def cpu_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The limit that the cgroup's quota stands for; None for none. Go: CPULimitsFromConfig"""
+    """Return the CPU limit that the cgroup's quota stands for, or None if there is none.
+
+    Go: CPULimitsFromConfig
+    """
     if config is None or config.cpu_quota is None or not config.cpu_period:
         return None
     milli = quota_to_milli_cpu(config.cpu_quota, config.cpu_period)
@@ -81,14 +90,17 @@ def cpu_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
 
 
 def memory_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The limit of the cgroup; None for none. Go: MemoryLimitsFromConfig"""
+    """Return the memory limit of the cgroup, or None if there is none.
+
+    Go: MemoryLimitsFromConfig
+    """
     if config is None or config.memory is None or config.memory <= 0:
         return None
     return quantities.new_quantity(config.memory, quantities.Format.BINARY_SI)
 
 
 def huge_page_limits(resources: dict[str, Quantity]) -> dict[int, int]:
-    """Bytes of huge pages by page size in bytes."""
+    """Return the bytes of huge pages by page size in bytes."""
     limits: dict[int, int] = {}
     for name, quantity in resources.items():
         if v1helper.is_huge_page_resource_name(name):
@@ -104,7 +116,7 @@ def resource_config_for_pod(
     enforce_memory_qos: bool = False,
     memory_reservation_policy: str = "None",
 ) -> ResourceConfig:
-    """The settings of the pod's own cgroup, by its QoS class. cpu_period in µs."""
+    """Return the settings of the pod's cgroup, which depend on its QoS class. `cpu_period` is in µs."""
     opts = resource.PodResourcesOptions(skip_pod_level_resources=not _pod_level_resources_enabled())
     requests = resource.pod_requests(pod, opts)
     limits = resource.pod_limits(pod, opts)
@@ -129,7 +141,11 @@ def resource_config_for_pod(
 
 
 def _memory_protection(pod: v1.Pod, requests: dict[str, Quantity]) -> dict[str, str]:
-    """A guaranteed pod keeps what it asked for whatever happens, any other as long as there is memory elsewhere."""
+    """Return the settings that protect the memory that the pod requests.
+
+    The kernel never reclaims the requested memory of a guaranteed pod. It reclaims that of other pods only when no
+    unprotected memory is left.
+    """
     if not _is_set(requests, v1.RESOURCE_MEMORY):
         return {}
     file = MEMORY_MIN if v1qos.get_pod_qos(pod) == v1.POD_QOS_GUARANTEED else MEMORY_LOW
@@ -141,7 +157,10 @@ def _milli(amounts: dict[str, Quantity], name: str) -> int:
 
 
 def _all_limited(pod: v1.Pod, limits: dict[str, Quantity], name: str) -> bool:
-    """Whether a sum of the containers' limits bounds the pod: it does only if every container has one."""
+    """Report whether the limits bound the pod as a whole.
+
+    A limit of the pod does. The sum of the containers' limits does only if each container has a limit.
+    """
     own = pod.spec.resources
     if own is not None and _pod_level_resources_enabled() and _is_set(own.limits, name):
         return True
@@ -154,14 +173,17 @@ def _pod_level_resources_enabled() -> bool:
 
 
 def _is_set(amounts: dict[str, Quantity], name: str) -> bool:
-    """Whether there is a limit: one of 0 is none."""
+    """Report whether there is an amount; 0 means that there is none."""
     return name in amounts and not amounts[name].is_zero()
 
 
 def hard_eviction_reservation(
     thresholds: list[evictionapi.Threshold], capacity: dict[str, Quantity]
 ) -> dict[str, Quantity]:
-    """What pods cannot have because they would be evicted before, by resource name. Go: helpers.go"""
+    """Return what pods cannot use because the kubelet would evict them first, by resource name.
+
+    Go: helpers.go
+    """
     resources = {
         evictionapi.Signal.MEMORY_AVAILABLE: v1.RESOURCE_MEMORY,
         evictionapi.Signal.NODE_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,
@@ -177,7 +199,7 @@ def hard_eviction_reservation(
 def build_container_map_and_running_set_from_runtime(
     ctx: golang.Context, runtime_service: internalapi.RuntimeService
 ) -> tuple[containermap.ContainerMap, set[str]]:
-    """The runtime's containers by id, and the ids of those that run; a runtime that does not tell has none."""
+    """Return the runtime's containers by ID, and the IDs of those that run. Both are empty if the runtime fails."""
     from cri_api.v1 import api_pb2 as runtimeapi
 
     found, running = containermap.ContainerMap(), set[str]()
@@ -185,7 +207,7 @@ def build_container_map_and_running_set_from_runtime(
         pods = {sandbox.id: sandbox.metadata.uid for sandbox in runtime_service.list_pod_sandbox(ctx, None)}
         containers = runtime_service.list_containers(ctx, None)
     except Exception as err:
-        # What runs is only not known by its id: the managers find it again by pod and name.
+        # Only the container IDs are unknown then: the managers find the containers by pod and name.
         klog.error_s(err, "Failed to list the containers of the runtime")
         return found, running
     for container in containers:
@@ -202,7 +224,7 @@ def build_container_map_and_running_set_from_runtime(
 
 
 def node_allocatable_root(cgroup_root: str, cgroups_per_qos: bool, cgroup_driver: str) -> str:
-    """The cgroup above all pods, as a path."""
+    """Return the path of the cgroup above all pods."""
     parts = [part for part in cgroup_root.split("/") if part]
     if cgroups_per_qos:
         parts.append("kubepods")
@@ -210,18 +232,19 @@ def node_allocatable_root(cgroup_root: str, cgroups_per_qos: bool, cgroup_driver
 
 
 def get_kubelet_container(kubelet_cgroups: str, root: str = CGROUP_ROOT, proc: str = "/proc") -> str:
-    """The cgroup that counts what the kubelet uses: the one it is told, or else the one it is in.
+    """Return the cgroup that accounts for the kubelet's usage: the configured one, or else the one that it runs in.
 
-    Raises LookupError when it is in several, OSError.
+    Raise LookupError if the kubelet is in several cgroups, or OSError.
     """
     return kubelet_cgroups or get_container(root, proc)
 
 
 def get_container(root: str = CGROUP_ROOT, proc: str = "/proc", pid: int | None = None) -> str:
-    """The cgroup of a process, or of this one.
+    """Return the cgroup of a process; without `pid`, of this process.
 
-    Of version 1 the one of systemd, where there is one: of a service that nobody counts, figures will be missing.
-    Raises LookupError when it is in several, OSError.
+    In version 1 this is the cgroup in systemd's hierarchy, if there is one. If systemd does not account for the
+    service's CPU and memory, its statistics will be missing. Raise LookupError if the process is in several cgroups, or
+    OSError.
     """
     process = "self" if pid is None else str(pid)
     groups: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Where the resource managers take part in a container's life.
+"""Call the resource managers at the steps of a container's life.
 
 Go: pkg/kubelet/cm/internal_container_lifecycle.go, internal_container_lifecycle_linux.go
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class InternalContainerLifecycle(Protocol):
-    """Called by the runtime manager around a container's life; raising keeps the container from starting."""
+    """Define the hooks that the runtime manager calls. An exception keeps the container from starting."""
 
     def pre_create_container(
         self, pod: v1.Pod, container: v1.Container, config: runtimeapi.ContainerConfig
@@ -28,7 +28,7 @@ class InternalContainerLifecycle(Protocol):
 
 
 class InternalContainerLifecycleImpl:
-    """Pins containers to the cores and memory nodes that they were given. A manager that is None has no say."""
+    """Pin containers to their allocated cores and memory nodes. A manager that is None is left out."""
 
     def __init__(
         self,

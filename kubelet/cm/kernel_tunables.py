@@ -1,4 +1,4 @@
-"""Settings of the kernel that a node of Kubernetes relies on.
+"""Check the kernel settings that a Kubernetes node needs.
 
 Go: pkg/kubelet/cm/container_manager_linux.go (setupKernelTunables)
 """
@@ -10,8 +10,8 @@ import enum
 from pkg import features, klog
 from pkg.component_helpers.node.util import sysctl
 
-# What each setting must be: no memory is refused that may never be used, the kernel kills a process when memory runs
-# out instead of panicking, panics when it is broken, and root may have a key for each container.
+# With these settings the kernel always grants virtual memory, kills a process instead of panicking when memory runs
+# out, panics after a kernel fault, and lets root own a key for each container.
 _DESIRED = {
     sysctl.VM_OVERCOMMIT_MEMORY: sysctl.VM_OVERCOMMIT_MEMORY_ALWAYS,
     sysctl.VM_PANIC_ON_OOM: sysctl.VM_PANIC_ON_OOM_INVOKE_OOM_KILLER,
@@ -23,7 +23,7 @@ _DESIRED = {
 
 
 class KernelTunableBehavior(enum.StrEnum):
-    """What is done about a setting that is not as it should be."""
+    """List what the kubelet can do about a wrong kernel setting."""
 
     WARN = "warn"
     ERROR = "error"
@@ -31,13 +31,14 @@ class KernelTunableBehavior(enum.StrEnum):
 
 
 def setup_kernel_tunables(option: KernelTunableBehavior, root: str = sysctl.SYSCTL_BASE) -> None:
-    """See that the kernel is set as a node needs it.
+    """Check the kernel settings, and correct them if `option` allows it.
 
-    Raises ValueError that names all settings which are wrong, if they must not be changed.
+    Raise ValueError, which names all wrong settings, if the kubelet must not change them.
 
-    DIVERGES (safer): without protectKernelDefaults, a kernel setting that cannot be read or changed is logged and left.
+    DIVERGES (safer): without protectKernelDefaults, the kubelet only logs a kernel setting that it cannot read or
+    change.
     Go: pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables: the kubelet does not start.
-    Why: a kernel may be built without a setting, and /proc/sys may be read-only; pods can run all the same.
+    Why: a kernel may be built without a setting, or /proc/sys may be read-only; pods can run in both cases.
     Test: container_manager_test.py:test_kernel_settings_that_cannot_be_changed_are_left
     """
     faults: list[str] = []
@@ -63,7 +64,7 @@ def setup_kernel_tunables(option: KernelTunableBehavior, root: str = sysctl.SYSC
     if option is KernelTunableBehavior.ERROR:
         raise ValueError(f"protectKernelDefaults is set: {'; '.join(faults)}")
     for fault in faults:
-        klog.warning_s("Kernel flag is not as it should be", err=fault)
+        klog.warning_s("Failed to check a kernel flag", err=fault)
 
 
 def _set(name: str, value: int, root: str) -> None:

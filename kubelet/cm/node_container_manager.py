@@ -1,4 +1,4 @@
-"""What of the node pods can have as a whole, and that they, the system and Kubernetes' own daemons keep to it.
+"""Compute the node's allocatable resources, and limit pods, system daemons and Kubernetes daemons to their shares.
 
 Go: pkg/kubelet/cm/node_container_manager_linux.go
 """
@@ -28,7 +28,7 @@ _ZERO = resource.new_quantity(0)
 
 
 class NodeContainerManager:
-    """Limits the cgroup above all pods, and those that the configuration names for what else runs on the node."""
+    """Limit the cgroup above all pods, and the cgroups that the configuration names for reserved resources."""
 
     def __init__(
         self,
@@ -40,7 +40,11 @@ class NodeContainerManager:
         get_shared_cpus: Callable[[], str],
         recorder: record.EventRecorder,
     ) -> None:
-        """The internal capacity has what no pod can ask for as well. The shared cores are "" where they are managed."""
+        """Remember the functions that read the node's state.
+
+        `get_internal_capacity` also returns what no pod can request. `get_shared_cpus` returns "" if a manager assigns
+        cores.
+        """
         self._config = config
         self._cgroup_manager = cgroup_manager
         self._cgroup_root = cgroup_root
@@ -51,7 +55,7 @@ class NodeContainerManager:
         self._node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=config.node_name)
 
     def create_node_allocatable_cgroups(self) -> None:
-        """Make the cgroup of all pods. Raises OSError when the kernel refuses."""
+        """Create the cgroup above all pods. Raise OSError if the kernel refuses."""
         if self._cgroup_manager.exists(self._cgroup_root):
             return
         config = self._get_cgroup_config(self._node_allocatable(), compressible_only=False)
@@ -62,20 +66,21 @@ class NodeContainerManager:
             raise
 
     def _node_allocatable(self) -> dict[str, Quantity]:
-        """What all pods are limited to: without enforcement that is the whole node."""
+        """Return the limit of all pods together; without enforcement, this is the whole node."""
         config, capacity = self._config, self._get_internal_capacity()
         enforced = kubetypes.NODE_ALLOCATABLE_ENFORCEMENT_KEY in config.enforce_node_allocatable
         return self._absolute(capacity) if config.cgroups_per_qos and enforced else capacity
 
     def enforce_node_allocatable_cgroups(self, ctx: golang.Context) -> None:
-        """Limit all pods together, and what is reserved for others where that is asked for.
+        """Limit all pods together, and where the configuration asks for it the reserved cgroups too.
 
-        Raises ValueError or OSError where a cgroup for reserved resources cannot be limited.
+        Raise ValueError or OSError if a reserved cgroup cannot be limited.
         """
         config = self._config
         klog.v(4).info_s("Attempting to enforce Node Allocatable", config=sorted(config.enforce_node_allocatable))
         if self._cgroup_root:
-            # More may be in use than is allowed now. The kernel takes its time then, or refuses until pods are evicted.
+            # Pods may already use more than the new limit. The kernel then takes time to reclaim memory, or refuses the
+            # limit until the kubelet has evicted pods, so this work has a thread.
             golang.go(self._enforce_node_allocatable, ctx, name="node-allocatable")
         system = ("system", "System", config.system_reserved_cgroup_name, config.system_reserved)
         kube = ("kube", "Kube", config.kube_reserved_cgroup_name, config.kube_reserved)
@@ -89,12 +94,12 @@ class NodeContainerManager:
                 self._enforce_reserved(who, title, name, reserved, compressible)
 
     def _update_node_allocatable(self) -> bool:
-        """Whether the pods as a whole are limited now."""
+        """Set the limit of all pods together, and report whether that succeeded."""
         try:
             config = self._get_cgroup_config(self._node_allocatable(), compressible_only=False)
             self._cgroup_manager.update(self._cgroup_root, config)
         except Exception as err:
-            # Pods run without the limit until it can be set: it is tried again, and the node's event tells why.
+            # Pods run without the limit until an attempt succeeds; the node's event gives the reason.
             message = f"Failed to update Node Allocatable Limits {quoted(self._cgroup_root)}: {err}"
             klog.warning_s(message)
             self._warn(message)
@@ -121,7 +126,7 @@ class NodeContainerManager:
         self._tell(f"Updated limits on {who} reserved cgroup {name}")
 
     def enforce_existing_cgroup(self, name: str, reserved: dict[str, Quantity], compressible_only: bool) -> None:
-        """Limit a cgroup that somebody else has made. Raises ValueError when it is not there, OSError."""
+        """Limit a cgroup that another program created. Raise ValueError if it does not exist, or OSError."""
         cgroup = self._cgroup_manager.cgroup_name(name)
         if not reserved:
             raise ValueError(f"{quoted(cgroup)} cgroup is not configured properly")
@@ -139,15 +144,18 @@ class NodeContainerManager:
         self._cgroup_manager.update(cgroup, config)
 
     def _get_cgroup_config(self, amounts: dict[str, Quantity], compressible_only: bool) -> ResourceConfig:
-        """systemd takes the cpuset controller away from a slice that has set no cores, and so all are set."""
+        """Return the limits for a cgroup, with all shared cores in its cpuset.
+
+        systemd removes the cpuset controller from a slice that sets no cores.
+        """
         config = get_cgroup_config_internal(amounts, compressible_only)
         config.cpuset = self._get_shared_cpus()
         return config
 
-    # ---- Figures ----
+    # ---- Amounts ----
 
     def get_node_allocatable_absolute(self) -> dict[str, Quantity]:
-        """The capacity without what is reserved; eviction keeps some of it free besides."""
+        """Return the capacity minus the reserved resources. It includes what the eviction thresholds keep free."""
         return self._absolute(self._get_capacity())
 
     def _absolute(self, capacity: dict[str, Quantity]) -> dict[str, Quantity]:
@@ -158,12 +166,15 @@ class NodeContainerManager:
             for reserved in (config.system_reserved, config.kube_reserved):
                 if name in reserved:
                     left = left.sub(reserved[name])
-            # Less than nothing makes no sense.
+            # A reservation can exceed the capacity; a negative amount has no meaning.
             result[name] = left if left.sign() >= 0 else _ZERO
         return result
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        """What of the capacity the scheduler is not to give to pods: what is reserved, and kept free by eviction."""
+        """Return the part of the capacity that the scheduler must not give to pods.
+
+        This is what is reserved plus what the eviction thresholds keep free.
+        """
         config, capacity = self._config, self._get_capacity()
         evicted = hard_eviction_reservation(config.hard_eviction_thresholds, capacity)
         result: dict[str, Quantity] = {}
@@ -174,7 +185,7 @@ class NodeContainerManager:
         return {name: quantity for name, quantity in result.items() if not quantity.is_zero()}
 
     def validate_node_allocatable(self) -> None:
-        """Raises ValueError where more is reserved than there is."""
+        """Raise ValueError if the reservation of a resource exceeds its capacity."""
         capacity = self._get_capacity()
         faults = [
             f'Resource "{name}" has a reservation of {reserved} but capacity of {capacity[name]}. '
@@ -195,7 +206,7 @@ class NodeContainerManager:
 
 
 def get_cgroup_config_internal(amounts: dict[str, Quantity], compressible_only: bool) -> ResourceConfig:
-    """The limits that amounts stand for; of what can be squeezed, that is cores, there are shares alone."""
+    """Return the limits for resource amounts; `compressible_only` leaves out all but CPU shares."""
     config = ResourceConfig()
     if v1.RESOURCE_CPU in amounts:
         config.cpu_shares = milli_cpu_to_shares(amounts[v1.RESOURCE_CPU].milli_value())

@@ -1,4 +1,4 @@
-"""One cgroup per pod.
+"""Manage one cgroup for each pod.
 
 Go: pkg/kubelet/cm/pod_container_manager_linux.go, pod_container_manager_stub.go
 """
@@ -23,15 +23,15 @@ POD_CGROUP_NAME_PREFIX = "pod"
 
 
 def get_pod_cgroup_name_suffix(pod_uid: types.UID) -> str:
-    """The last part of the name of a pod's cgroup."""
+    """Return the last part of the name of a pod's cgroup."""
     return POD_CGROUP_NAME_PREFIX + pod_uid
 
 
 class PodContainerManager(Protocol):
-    """The cgroups of pods. All methods raise OSError when the kernel refuses."""
+    """Define operations on the cgroups of pods. All methods raise OSError if the kernel refuses."""
 
     def get_pod_container_name(self, pod: v1.Pod) -> tuple[CgroupName, str]:
-        """The pod's cgroup, and the same in the form of the cgroup driver."""
+        """Return the name of the pod's cgroup, and its path in the form of the cgroup driver."""
         ...
 
     def exists(self, pod: v1.Pod) -> bool: ...
@@ -39,34 +39,40 @@ class PodContainerManager(Protocol):
     def ensure_exists(self, pod: v1.Pod) -> None: ...
 
     def destroy(self, name: CgroupName) -> None:
-        """Kill what still runs in the pod's cgroup and remove it."""
+        """Kill the processes that still run in the pod's cgroup and remove the cgroup."""
         ...
 
     def reduce_cpu_limits(self, name: CgroupName) -> None: ...
 
     def get_all_pods_from_cgroups(self) -> dict[types.UID, CgroupName]:
-        """Pod uids that have a cgroup."""
+        """Return the UIDs of the pods that have a cgroup, with the names of the cgroups."""
         ...
 
     def is_pod_cgroup(self, cgroupfs: str) -> types.UID | None:
-        """The uid of the pod that has the cgroup, in the form of the cgroup driver; None when it is no pod's."""
+        """Return the UID of the pod that owns a cgroup, or None if no pod does.
+
+        `cgroupfs` is the cgroup's path in the form of the cgroup driver.
+        """
         ...
 
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
-        """What the pod's cgroup allows of "cpu" or "memory"; None if it has none. Raises OSError, ValueError."""
+        """Return the settings of "cpu" or "memory", or None if the pod has no cgroup. Raise OSError or ValueError."""
         ...
 
     def set_pod_cgroup_config(self, pod: v1.Pod, config: ResourceConfig) -> None:
-        """Change what is set in config, and leave the rest."""
+        """Change the settings that `config` contains and leave the others."""
         ...
 
     def get_pod_memory_usage(self, pod: v1.Pod) -> int | None:
-        """Bytes that count against the pod's limit; None if it has no cgroup. Raises OSError, ValueError."""
+        """Return the bytes that count against the pod's limit, or None if it has no cgroup.
+
+        Raise OSError or ValueError.
+        """
         ...
 
 
 class PodContainerManagerImpl:
-    """Pod cgroups below those of the QoS classes."""
+    """Manage the cgroups of pods, which are below the cgroups of the QoS classes."""
 
     def __init__(
         self,
@@ -114,7 +120,8 @@ class PodContainerManagerImpl:
         )
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
-        # DIVERGES (fault of Go): huge pages that a pod does not ask for are forbidden once, when its cgroup is made.
+        # DIVERGES (fault of Go): the kubelet forbids huge pages that a pod does not request once, when it creates the
+        # cgroup.
         # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).maybeSetHugetlb: every change of a cgroup forbids
         # all huge pages that the change does not name.
         # Why: a pod whose CPU is resized would lose its huge pages, and so would the daemons in a reserved cgroup.
@@ -124,7 +131,10 @@ class PodContainerManagerImpl:
         self._cgroup_manager.create(name, config)
 
     def _cpu_limits_enforced(self, pod: v1.Pod) -> bool:
-        """Who has cores of its own needs no quota, which could only slow it down."""
+        """Report whether the pod gets a CPU quota.
+
+        A pod with exclusive cores needs no quota: the quota could only throttle it.
+        """
         if not features.feature_gate.enabled(features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS):
             return self._enforce_cpu_limits
         if self._pod_has_exclusive_cpus(pod):
@@ -137,7 +147,7 @@ class PodContainerManagerImpl:
         self._cgroup_manager.destroy(name)
 
     def _try_killing_cgroup_processes(self, name: CgroupName) -> None:
-        """Kill all that runs in the cgroup. Raises OSError, after the last process, if one could not be killed."""
+        """Kill all processes in the cgroup. After the last process, raise OSError if one could not be killed."""
         errors: list[OSError] = []
         for pid in self._cgroup_manager.pids(name):
             klog.v(3).info_s("Attempt to kill process of pod cgroup", pid=pid, cgroup="/".join(name))
@@ -183,9 +193,10 @@ class PodContainerManagerImpl:
 
 
 def _kill_one_pid(pid: int) -> None:
-    """Raises OSError. A process that has gone already is none."""
+    """Kill one process, and ignore a process that has already ended. Raise OSError."""
     if pid < 1:
-        # The kernel lists processes of other PID namespaces as 0, and kill() takes 0 for the kubelet's own group.
+        # The kernel lists a process of another PID namespace as 0, and kill(0) would kill the kubelet's own process
+        # group.
         raise OSError(f"process {pid} of the cgroup is in another PID namespace")
     try:
         os.kill(pid, signal.SIGKILL)
@@ -194,11 +205,11 @@ def _kill_one_pid(pid: int) -> None:
 
 
 class PodContainerManagerNoop:
-    """For nodes without pod cgroups: all pods stand right below the cgroup root.
+    """Manage no pod cgroups: all pods are directly below the cgroup root.
 
-    DIVERGES (fault of Go): with cgroupsPerQOS: false, the runtime is told the cgroupRoot that was configured.
-    Go: pkg/kubelet/cm/pod_container_manager_linux.go, (*podContainerManagerNoop).GetPodContainerName: it is told "".
-    Why: cgroupRoot is documented to be handled by the runtime.
+    DIVERGES (fault of Go): with cgroupsPerQOS: false, the kubelet gives the runtime the configured cgroupRoot.
+    Go: pkg/kubelet/cm/pod_container_manager_linux.go, (*podContainerManagerNoop).GetPodContainerName: it gives "".
+    Why: the documentation of cgroupRoot says that the runtime handles it.
     Test: pod_container_manager_test.py:test_without_cgroups_all_pods_stand_at_the_root
     """
 

@@ -1,4 +1,4 @@
-"""The cgroups of the QoS classes, under which the pods of each class stand.
+"""Manage the cgroups of the QoS classes, which contain the cgroups of the classes' pods.
 
 Go: pkg/kubelet/cm/qos_container_manager_linux.go
 """
@@ -21,12 +21,12 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_helpers import resource
 
 PERIODIC_QOS_CGROUP_UPDATE_INTERVAL = 60.0  # seconds
-# As good as no limit of huge pages, in bytes.
+# This limit of huge pages, in bytes, has the effect of no limit.
 _UNBOUNDED = 1 << 62
 
 
 class QOSContainerManager:
-    """Makes the classes' cgroups, and keeps them at what their pods ask for."""
+    """Create the classes' cgroups, and keep their settings at what the pods request."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class QOSContainerManager:
         qos_reserved: dict[str, int] | None = None,
         memory_reservation_policy: str = "None",
     ) -> None:
-        """qos_reserved is the percentage of requests for memory that lower classes cannot use."""
+        """`qos_reserved` holds the percentage of memory requests that lower classes cannot use."""
         self._cgroup_manager = cgroup_manager
         self._info = QOSContainersInfo(
             guaranteed=cgroup_root,
@@ -44,7 +44,7 @@ class QOSContainerManager:
         )
         self._qos_reserved = qos_reserved or {}
         self._memory_reservation_policy = memory_reservation_policy
-        # Held while figures are computed and written, so that an older sum never overwrites a newer one.
+        # The lock is held while amounts are computed and written, so that an older sum never overwrites a newer one.
         self._lock = threading.Lock()
         self._active_pods: Callable[[], list[v1.Pod]] = list
         self._get_node_allocatable: Callable[[], dict[str, Quantity]] = dict
@@ -58,9 +58,10 @@ class QOSContainerManager:
         get_node_allocatable: Callable[[], dict[str, Quantity]],
         active_pods: Callable[[], list[v1.Pod]],
     ) -> None:
-        """Make the cgroups, and bring them up to date once a minute until ctx ends.
+        """Create the cgroups and update them once a minute until `ctx` ends.
 
-        Raises InvalidCgroupError when that above them is not whole, OSError when the kernel refuses.
+        Raise InvalidCgroupError if the cgroup above them lacks a controller or does not exist, OSError if the kernel
+        refuses.
         """
         info = self._info
         try:
@@ -70,20 +71,21 @@ class QOSContainerManager:
         is_new = [self._ensure_exists(name) for name in (info.burstable, info.best_effort)]
         self._active_pods = active_pods
         self._get_node_allocatable = get_node_allocatable
-        # DIVERGES (fault of Go): cgroups that an earlier kubelet left keep their shares and protection at the start.
-        # Go: pkg/kubelet/cm/qos_container_manager_linux.go, (*qosContainerManagerImpl).Start: both are computed anew.
-        # Why: no pod is known yet, and all that run would have next to no CPU shares for up to a minute.
+        # DIVERGES (fault of Go): at its start the kubelet keeps the CPU shares and the memory protection of existing
+        # cgroups.
+        # Go: pkg/kubelet/cm/qos_container_manager_linux.go, (*qosContainerManagerImpl).Start: it recomputes both.
+        # Why: no pod is known yet, and all running pods would have almost no CPU shares for up to a minute.
         # Test: pod_container_manager_test.py:test_start_mends_what_an_earlier_kubelet_left
         if any(is_new):
             self._try_update()
         golang.go(self._update_periodically, ctx, name="qos-cgroups")
 
     def _ensure_exists(self, name: CgroupName) -> bool:
-        """Whether the class had no cgroup yet."""
+        """Create the cgroup of a class or reset its settings; report whether it was created."""
         shares = MIN_SHARES if name == self._info.best_effort else None
         config = ResourceConfig(cpu_shares=shares, huge_page_limit=_huge_pages_unbounded())
         if self._cgroup_manager.exists(name):
-            # Somebody may have changed what an earlier kubelet set.
+            # Another program may have changed what an earlier kubelet set.
             self._cgroup_manager.update(name, config)
             return False
         self._cgroup_manager.create(name, config)
@@ -100,7 +102,7 @@ class QOSContainerManager:
             klog.info_s("Failed to reserve QoS requests", err=err)
 
     def update_cgroups(self) -> None:
-        """Bring the classes' cgroups up to date with their pods. Raises OSError."""
+        """Update the classes' cgroups to what their pods request. Raise OSError."""
         with self._lock:
             pods = self._active_pods()
             configs = self._configs(pods)
@@ -140,9 +142,10 @@ class QOSContainerManager:
         return configs
 
     def _set_memory_qos(self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod]) -> None:
-        """Protect what pods asked for: for good what guaranteed ones did, where possible what burstable ones did.
+        """Protect the memory that pods request: strictly for guaranteed pods, as far as possible for burstable pods.
 
-        What protects children must be had by their parents as well.
+        The kernel protects a cgroup only as far as the cgroups above it are protected, so the parents include their
+        children.
         """
         guaranteed = burstable = 0
         if self._memory_reservation_policy == TIERED_RESERVATION:
@@ -154,7 +157,7 @@ class QOSContainerManager:
         configs[self._info.burstable].unified[MEMORY_LOW] = str(burstable)
 
     def _set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod], percent: int) -> None:
-        """Leave lower classes only what is not reserved for higher ones."""
+        """Limit the memory of lower classes to what higher classes have not reserved."""
         allocatable = self._get_node_allocatable().get(v1.RESOURCE_MEMORY)
         if allocatable is None or allocatable.is_zero():
             klog.v(2).info_s("Allocatable memory value could not be determined, not setting QoS memory limits")
@@ -170,7 +173,7 @@ class QOSContainerManager:
             configs[below].memory = limit
 
     def _retry_set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig]) -> None:
-        """A class that uses more already is at least to use no more than that."""
+        """Set each class's memory limit to at least its current usage, because the kernel may refuse a lower limit."""
         for name, config in configs.items():
             try:
                 usage = self._cgroup_manager.memory_usage(name)
@@ -182,7 +185,7 @@ class QOSContainerManager:
 
 
 def _requested(pods: list[v1.Pod], qos: str, name: str) -> int:
-    """The sum of requests of a class's pods, of cores in thousandths."""
+    """Return the sum of the requests of a class's pods; cores are in thousandths."""
     skip = not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
     options = resource.PodResourcesOptions(skip_pod_level_resources=skip)
     total = 0

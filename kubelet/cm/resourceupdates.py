@@ -1,4 +1,4 @@
-"""What managers of resources tell the kubelet's main loop.
+"""Define what the resource managers announce to the kubelet's sync loop.
 
 Go: pkg/kubelet/cm/resourceupdates
 """
@@ -10,6 +10,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Something that these pods hold has changed by itself, a device's health for example."""
+    """Announce that an allocated resource of these pods changed, such as a device's health."""
 
     pod_uids: tuple[str, ...]

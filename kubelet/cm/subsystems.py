@@ -1,4 +1,4 @@
-"""Which cgroup hierarchies the node has mounted, and whether they will do.
+"""Find the cgroup hierarchies that the node has mounted, and check whether they are sufficient.
 
 Go: pkg/kubelet/cm/helpers_linux.go (GetCgroupSubsystems), container_manager_linux.go (validateSystemRequirements)
 """
@@ -13,25 +13,25 @@ from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog, mount_utils
 
 MOUNT_INFO = "/proc/self/mountinfo"
-# Without these no pod can be limited.
+# The kubelet cannot limit pods without these controllers.
 _REQUIRED_V1 = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
 _REQUIRED_V2 = frozenset({"cpu", "memory"})
 _NAMED = "name="
-# What version 2 is called where it is mounted beside the hierarchies of version 1, with few controllers or none.
+# This is the mount's name for version 2 where it is mounted beside version 1. It then has few controllers or none.
 UNIFIED = "unified"
 
 
 @dataclass(slots=True)
 class CgroupSubsystems:
-    """Where each controller of version 1 is mounted, and version 2 beside them."""
+    """Record where each controller of version 1 is mounted, and version 2 if it is mounted beside them."""
 
     mount_points: dict[str, str] = field(default_factory=dict)
-    # Those of the mount points that cannot be written to.
+    # These are the mount points that are read-only.
     read_only: set[str] = field(default_factory=set)
 
 
 def get_cgroup_subsystems(root: str = CGROUP_ROOT, mount_info: str = MOUNT_INFO) -> CgroupSubsystems:
-    """What is mounted at or below root, of several mounts of a controller the one with the shortest path."""
+    """Return the mounts at or below `root`; of several mounts of a controller, the one with the shortest path."""
     found = CgroupSubsystems()
     for info in mount_utils.parse_mount_info(mount_info):
         within = info.mount_point == root or info.mount_point.startswith(root + "/")
@@ -52,12 +52,15 @@ def get_cgroup_subsystems(root: str = CGROUP_ROOT, mount_info: str = MOUNT_INFO)
 
 
 def validate_system_requirements(subsystems: CgroupSubsystems, root: str = CGROUP_ROOT) -> Exception | None:
-    """Raises ValueError where no cgroups of pods can be made; returns what is missing that pods can do without."""
+    """Return an error for an optional feature that is missing, or None.
+
+    Raise ValueError if pods cannot have cgroups.
+    """
     if is_cgroup2_unified_mode(root):
         _validate_v2(root, subsystems)
         return None
     if missing := _REQUIRED_V1 - subsystems.mount_points.keys():
-        # An empty directory may stand where a hierarchy should be: only what is mounted counts.
+        # The directory alone is no proof: an empty one may be where a hierarchy should be mounted.
         raise ValueError(f"system validation failed - Following Cgroup subsystem not mounted: {_listed(missing)}")
     used = {point for name, point in subsystems.mount_points.items() if name in _REQUIRED_V1 | {"pids", "hugetlb"}}
     _refuse_read_only(used & subsystems.read_only)
@@ -69,11 +72,11 @@ def validate_system_requirements(subsystems: CgroupSubsystems, root: str = CGROU
 
 
 def _validate_v2(root: str, subsystems: CgroupSubsystems) -> None:
-    """Raises ValueError where pods cannot be limited.
+    """Raise ValueError if pods cannot be limited.
 
-    DIVERGES (safer): where cgroups of version 2 lack the controller cpu or memory, the kubelet does not start.
-    Go: pkg/kubelet/cm/container_manager_linux.go, validateSystemRequirements: looks at no controllers of version 2, and
-    the kubelet starts.
+    DIVERGES (safer): the kubelet does not start if cgroup version 2 lacks the cpu or the memory controller.
+    Go: pkg/kubelet/cm/container_manager_linux.go, validateSystemRequirements: it checks no controllers of version 2,
+    and the kubelet starts.
     Why: the limits of pods would silently not be enforced.
     Test: container_manager_test.py:test_v2_without_memory_is_refused
     """
@@ -90,14 +93,14 @@ def _validate_v2(root: str, subsystems: CgroupSubsystems) -> None:
 def _refuse_read_only(mount_points: set[str]) -> None:
     if mount_points:
         raise ValueError(
-            f"system validation failed - cgroup hierarchies are mounted read-only: {_listed(mount_points)}; a "
-            "kubelet makes a cgroup for each pod there, unless cgroupsPerQOS is false"
+            f"system validation failed - cgroup hierarchies are mounted read-only: {_listed(mount_points)}; the "
+            "kubelet creates a cgroup for each pod there, unless cgroupsPerQOS is false"
         )
 
 
 def _tell_missing(controllers: set[str] | frozenset[str]) -> None:
-    """Pods run without, but what they ask for of these is not limited."""
-    # Many machines have no huge pages, and nobody misses them.
+    """Log the missing controllers. Pods run without them, but their limits of these resources have no effect."""
+    # Many machines have no huge pages, and most pods do not use them.
     if missing := controllers - {"hugetlb"}:
         klog.warning_s("Cgroup controllers are missing, their limits are not enforced", controllers=_listed(missing))
 

@@ -1,4 +1,4 @@
-"""Cgroups for the kubelet itself and for what else runs on the node beside pods.
+"""Manage cgroups for the kubelet itself, and for the processes on the node that belong to no pod.
 
 Go: pkg/kubelet/cm/container_manager_linux.go (systemContainer, ensureSystemCgroups,
 ensureProcessInContainerWithOOMScore)
@@ -18,23 +18,26 @@ from kubelet.util import CGROUP_ROOT
 from pkg import klog
 from pkg.util import oom
 
-# Its number is part of the kernel's interface.
+# The number of the initial PID namespace is part of the kernel's interface.
 _INIT_PID_NAMESPACE = "pid:[4026531836]"
-# How often processes are moved again, which were started meanwhile.
+# More attempts are needed because processes can start while others are moved.
 _ATTEMPTS = 11
 
 
 @dataclass(frozen=True, slots=True)
 class SystemContainer:
-    """A cgroup that no pod is in."""
+    """Describe a cgroup that contains no pods."""
 
     name: str
-    # Moves into the cgroup what belongs there. Raises OSError or LookupError.
+    # This function moves the right processes into the cgroup. It raises OSError or LookupError.
     ensure_state: Callable[[], None]
 
 
 def new_system_cgroups(name: str, cgroups: CgroupManager, proc: str = "/proc") -> SystemContainer:
-    """For processes that nobody has put anywhere. Raises ValueError for the root. Go: setupNode"""
+    """Return the cgroup for processes that are in no cgroup. Raise ValueError for the root cgroup.
+
+    Go: setupNode
+    """
     if name == "/":
         raise ValueError('system container cannot be root ("/")')
     return SystemContainer(name, lambda: ensure_system_cgroups(_cgroup(name), cgroups, proc))
@@ -43,7 +46,7 @@ def new_system_cgroups(name: str, cgroups: CgroupManager, proc: str = "/proc") -
 def new_kubelet_cgroups(
     name: str, oom_score_adj: int, cgroups: CgroupManager, root: str = CGROUP_ROOT, proc: str = "/proc"
 ) -> SystemContainer:
-    """For the kubelet alone."""
+    """Return the cgroup for the kubelet alone."""
     pid = os.getpid()
     return SystemContainer(
         name, lambda: ensure_process_in_container_with_oom_score(pid, oom_score_adj, name, cgroups, root, proc)
@@ -51,17 +54,17 @@ def new_kubelet_cgroups(
 
 
 def _cgroup(name: str) -> CgroupName:
-    """These are paths, whatever the cgroup driver is."""
+    """Return the name of a cgroup that is given as a path, whatever the cgroup driver is."""
     return CgroupName(tuple(part for part in name.split("/") if part))
 
 
 def is_process_running_in_host(pid: int, proc: str = "/proc") -> bool:
-    """Whether the process sees all others. Raises OSError.
+    """Report whether the process runs in the host's PID namespace. Raise OSError.
 
-    DIVERGES (safer): process 1, if it may not be looked at, counts as being in the PID namespace Linux boots with.
-    Go: pkg/kubelet/cm/container_manager_linux.go, isProcessRunningInHost: fails, and the kubelet gets no cgroup of its
-    own.
-    Why: that namespace has a fixed number, and a kubelet with few rights is to have its cgroup, too.
+    DIVERGES (safer): if the kubelet may not inspect process 1, it assumes that process 1 is in the initial PID
+    namespace.
+    Go: pkg/kubelet/cm/container_manager_linux.go, isProcessRunningInHost: it fails, and the kubelet gets no cgroup.
+    Why: that namespace has a fixed number, and a kubelet with few permissions needs its cgroup too.
     Test: system_containers_test.py:test_who_may_not_look_at_the_first_process_knows_the_hosts_namespace
     """
     try:
@@ -84,9 +87,9 @@ def ensure_process_in_container_with_oom_score(
     root: str = CGROUP_ROOT,
     proc: str = "/proc",
 ) -> None:
-    """Move the process into the cgroup, if one is named, and make the kernel kill it late. Raises OSError.
+    """Move the process into the named cgroup, if any, and set its OOM score. Raise OSError.
 
-    A process in a container of its own is left alone.
+    Do nothing for a process that is in a container.
     """
     if not is_process_running_in_host(pid, proc):
         klog.v(2).info_s("PID is not running in the host namespace", pid=pid)
@@ -113,9 +116,9 @@ def ensure_process_in_container_with_oom_score(
 
 
 def ensure_system_cgroups(name: CgroupName, cgroups: CgroupManager, proc: str = "/proc") -> None:
-    """Move all processes that are in no cgroup, but those of the kernel and the first. Raises OSError.
+    """Move all processes out of the root cgroup, except process 1 and kernel threads. Raise OSError.
 
-    Threads of the kernel stay where nothing limits them, for others wait for them.
+    Kernel threads stay without limits because other processes depend on them.
     """
     top = cgroups.paths(CgroupName(()))[0]
     error: OSError | None = None
@@ -136,12 +139,13 @@ def ensure_system_cgroups(name: CgroupName, cgroups: CgroupManager, proc: str = 
         try:
             raise error
         finally:
-            # The error has this frame: together they would stay until garbage is collected.
+            # The error's traceback refers to this frame, and this frame to the error. Without `del`, both would stay in
+            # memory until garbage is collected.
             del error
 
 
 def _is_kernel_pid(pid: int, proc: str) -> bool:
-    """The kernel's threads were started from no file."""
+    """Report whether a process is a kernel thread: kernel threads have no executable file."""
     try:
         os.readlink(f"{proc}/{pid}/exe")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Slices: cgroups that systemd makes and removes, when it is asked to over D-Bus.
+"""Define slices, the cgroups that systemd creates and removes at a request over D-Bus.
 
-A cgroup that systemd does not know of is one that it may take away at its next reload.
+systemd may remove a cgroup that it does not know when it is reloaded next.
 
 Go: github.com/opencontainers/cgroups/systemd
 """
@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-# A property's name, and its value with the D-Bus signature.
+# A property consists of its name, and its value with the D-Bus signature.
 Property = tuple[str, tuple[str, Any]]
 
 INFINITY = (1 << 64) - 1
 RUNNING = "/run/systemd/system"
 _DEFAULT_QUOTA_PERIOD = 100_000  # µs
-# What systemd calls a limit of version 2, by the file that holds it.
+# These are systemd's names for limits of cgroup version 2, by the file that holds the limit.
 _MEMORY_PROPERTIES = {
     "memory.high": "MemoryHigh",
     "memory.low": "MemoryLow",
@@ -28,7 +28,10 @@ _MEMORY_PROPERTIES = {
 
 
 class SystemdError(OSError):
-    """systemd did not do what was asked; name is that of the D-Bus error, if there was one."""
+    """Signal that systemd did not execute a request.
+
+    `name` is the name of the D-Bus error, or "" if there was none.
+    """
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -36,38 +39,38 @@ class SystemdError(OSError):
 
 
 class Disconnected(SystemdError):
-    """The connection to the bus is closed. What was asked may have been done."""
+    """Signal that the connection to the bus is closed. systemd may have executed the request."""
 
 
 class JobTimeoutError(SystemdError):
-    """A job of systemd takes too long."""
+    """Signal that a job of systemd takes too long."""
 
 
 class Manager(Protocol):
-    """What is asked of systemd. All methods raise SystemdError, and are safe from any thread."""
+    """Define the requests to systemd. All methods raise SystemdError and are thread-safe."""
 
     def version(self) -> int:
-        """As in 252; -1 when it does not tell."""
+        """Return systemd's version, such as 252, or -1 if it is unknown."""
         ...
 
     def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
-        """Return when the slice is there; one that was there already is left as it is."""
+        """Create a slice and return when it exists. An existing slice stays as it is."""
         ...
 
     def set_unit_properties(self, unit: str, properties: Sequence[Property]) -> None: ...
 
     def stop_unit(self, unit: str) -> None:
-        """Return when the unit has stopped, or when systemd refuses to stop it. Raises JobTimeoutError alone."""
+        """Stop a unit and return when it has stopped, or when systemd refuses. Raise JobTimeoutError only."""
         ...
 
 
 def is_running_systemd(path: str = RUNNING) -> bool:
-    """Whether systemd runs this machine."""
+    """Report whether systemd runs this machine."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def slice_properties(unit: str, parent: str, cgroup_version: int) -> list[Property]:
-    """How a slice is made below another: with all of its use counted from the beginning."""
+    """Return the properties of a new slice below another one, with all accounting turned on."""
     io = "IOAccounting" if cgroup_version == 2 else "BlockIOAccounting"
     return [
         ("Description", ("s", f"libcontainer container {unit}")),
@@ -78,13 +81,13 @@ def slice_properties(unit: str, parent: str, cgroup_version: int) -> list[Proper
 
 
 def unit_and_parent(path: str) -> tuple[str, str]:
-    """The names of a slice and of that above it, from the slice's path as in /a.slice/a-b.slice."""
+    """Return the names of a slice and of its parent for a path such as /a.slice/a-b.slice."""
     above, _, unit = path.rpartition("/")
     return unit or "-.slice", above.rpartition("/")[2] or "-.slice"
 
 
 def round_quota(quota: int, period: int) -> int:
-    """The quota in µs that systemd makes of it, which knows whole percents of a core: never less."""
+    """Return the quota, in µs, as systemd rounds it: up to a whole percent of a core."""
     if quota <= 0:
         return quota
     period = period or _DEFAULT_QUOTA_PERIOD
@@ -98,18 +101,18 @@ def _per_second(quota: int, period: int) -> int:
 def common_properties(
     quota: int | None, period: int | None, pids_limit: int | None, cpuset: str, version: Callable[[], int]
 ) -> list[Property]:
-    """Properties that both versions of cgroups have."""
+    """Return the properties that both cgroup versions have."""
     found: list[Property] = []
     if period and version() >= 242:
         found.append(("CPUQuotaPeriodUSec", ("t", period)))
     if quota or period:
         limited = quota is not None and quota > 0
         per_second = _per_second(quota or 0, period or _DEFAULT_QUOTA_PERIOD) if limited else INFINITY
-        # A pod may ask for any number of cores.
+        # A pod may request any number of cores, so the product can exceed the D-Bus type.
         per_second = min(per_second, INFINITY)
         found.append(("CPUQuotaPerSecUSec", ("t", per_second)))
     if pids_limit is not None:
-        # systemd takes no 0.
+        # systemd does not accept 0.
         found.append(("TasksMax", ("t", INFINITY if pids_limit < 0 else max(pids_limit, 1))))
     if cpuset and version() >= 244:
         found.append(("AllowedCPUs", ("ay", cpus_to_bytes(cpuset))))
@@ -117,7 +120,10 @@ def common_properties(
 
 
 def unified_properties(unified: Mapping[str, str]) -> list[Property]:
-    """Of what is set by the names of files of version 2, that which systemd knows. Raises ValueError."""
+    """Return the properties for settings that are named by files of version 2.
+
+    Settings that systemd does not know are left out. Raise ValueError.
+    """
     found: list[Property] = []
     for file, text in unified.items():
         if file in _MEMORY_PROPERTIES:
@@ -126,7 +132,10 @@ def unified_properties(unified: Mapping[str, str]) -> list[Property]:
 
 
 def cpus_to_bytes(cpus: str) -> bytes:
-    """As in 0-1,8 to the bytes \\x03\\x01: a bit per core, that of core 0 first. Go: RangeToBits"""
+    """Return a bit for each core, core 0 first: the bytes 03 01 for "0-1,8".
+
+    Go: RangeToBits
+    """
     mask = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""Asks systemd for slices over the system bus.
+"""Request slices from systemd over the system bus.
 
 Go: github.com/opencontainers/cgroups/systemd/dbus.go
 """
@@ -20,12 +20,12 @@ _T = TypeVar("_T")
 
 _UNIT_EXISTS = "org.freedesktop.systemd1.UnitExists"
 _NO_SUCH_UNIT = "org.freedesktop.systemd1.NoSuchUnit"
-# How often a call is made when the connection is lost meanwhile, as when the bus is restarted.
+# This is the number of attempts of a call that loses its connection, for example because the bus restarts.
 _TRIES = 3
 
 
 class DBusManager:
-    """Asks systemd over the system bus, with a connection that is made when it is first needed.
+    """Send requests to systemd over the system bus. The first request opens the connection.
 
     Go: github.com/opencontainers/cgroups/systemd/dbus.go
     """
@@ -34,7 +34,7 @@ class DBusManager:
         self._lock = threading.Lock()  # guards _conn and _version
         self._conn: dbus.Conn | None = None
         self._version: int | None = None
-        # All who need a connection wait for one attempt to make it.
+        # All callers that need a connection share one attempt to open it.
         self._connecting: singleflight.Group[dbus.Conn] = singleflight.Group()
 
     def version(self) -> int:
@@ -42,16 +42,18 @@ class DBusManager:
             try:
                 self._version = _parse_version(self._get_manager_property("Version"))
             except (SystemdError, ValueError) as err:
-                # DIVERGES (fault of Go): a version of systemd that could not be learnt is asked for again.
-                # Go: github.com/opencontainers/cgroups/systemd/common.go, systemdVersion: it counts as -1 from then on.
-                # Why: systemd would not be told of settings that it has, such as which cores a pod may use.
+                # DIVERGES (fault of Go): after a failure to get systemd's version, the kubelet asks for it again.
+                # Go: github.com/opencontainers/cgroups/systemd/common.go, systemdVersion: the version counts as -1 from
+                # then on.
+                # Why: the kubelet would not send settings that this systemd supports, such as the cores that a pod may
+                # use.
                 # Test: systemd_test.py:test_version_that_could_not_be_learnt_is_asked_for_again
                 klog.error_s(err, "unable to get systemd version")
                 return -1
         return self._version
 
     def close(self) -> None:
-        """Leave the bus until something is asked again."""
+        """Disconnect from the bus until the next request."""
         with self._lock:
             conn, self._conn = self._conn, None
         if conn is not None:
@@ -81,7 +83,7 @@ class DBusManager:
         except JobTimeoutError:
             raise
         except SystemdError as err:
-            # The caller removes the cgroup all the same; a refusal must not keep a pod from ending.
+            # The caller removes the cgroup itself then; a refusal by systemd must not keep a pod from terminating.
             level = 4 if err.name == _NO_SUCH_UNIT else 0
             klog.v(level).info_s("Failed to stop systemd unit. Continuing...", unit=unit, err=err)
         else:
@@ -90,11 +92,11 @@ class DBusManager:
         self._reset_failed_unit(unit)
 
     def _reset_failed_unit(self, unit: str) -> None:
-        """Have systemd forget that the unit failed, which it mostly has not."""
+        """Clear the failed state of a unit. Most units have none, which systemd reports as an error."""
         try:
             self._call("ResetFailedUnit", "s", (unit,))
         except SystemdError as err:
-            klog.v(4).info_s("Nothing to reset of systemd unit", unit=unit, err=err)
+            klog.v(4).info_s("Systemd unit has no failed state to reset", unit=unit, err=err)
 
     def _get_manager_property(self, name: str) -> str:
         message = jeepney.Properties(dbus.SYSTEMD).get(name)
@@ -102,10 +104,10 @@ class DBusManager:
             case ((_, str() as text), *_):
                 return text
             case answer:
-                raise SystemdError(f"property {name} of systemd: no text: {answer!r}")
+                raise SystemdError(f"property {name} of systemd is not text: {answer!r}")
 
     def _run_job(self, method: str, signature: str, body: tuple[Any, ...]) -> str:
-        """How the job ended that the call has started, "done" if well."""
+        """Return the result of the job that the call starts, "done" on success."""
         message = _method_call(method, signature, body)
         return self._retry_on_disconnect(lambda conn: conn.run_job(message))
 
@@ -114,16 +116,16 @@ class DBusManager:
         self._retry_on_disconnect(lambda conn: conn.call(message))
 
     def _retry_on_disconnect(self, operation: Callable[[dbus.Conn], _T]) -> _T:
-        """Repeat the operation on a new connection when the old one turns out to be closed.
+        """Run the operation, and repeat it on a new connection if the old one is closed.
 
-        Every call of this class may be repeated: a slice that exists, and a unit that is gone, are no errors.
+        Every call of this class may be repeated: an existing slice and a missing unit are no errors.
         """
         for _ in range(_TRIES - 1):
             conn = self._get_connection()
             try:
                 return operation(conn)
             except Disconnected as err:
-                klog.v(2).info_s("Connecting to the system bus again", err=err)
+                klog.v(2).info_s("Reconnecting to the system bus", err=err)
                 self._reset_connection(conn)
         return operation(self._get_connection())
 
@@ -154,7 +156,7 @@ def _method_call(method: str, signature: str, body: tuple[Any, ...]) -> jeepney.
 
 
 def _parse_version(text: str) -> int:
-    """As in v245.4-1.fc32 or 245. Raises ValueError."""
+    """Return the number of a version such as v245.4-1.fc32 or 245. Raise ValueError."""
     text = text.strip('"').removeprefix("v")
     digits = len(text) - len(text.lstrip("0123456789"))
     return int(text[:digits])

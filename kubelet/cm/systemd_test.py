@@ -185,7 +185,7 @@ def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd_manager.D
 
 
 def test_a_number_that_does_not_fit(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
-    with pytest.raises(systemd.SystemdError, match="cannot ask systemd: argument out of range"):
+    with pytest.raises(systemd.SystemdError, match="cannot encode the request to systemd: argument out of range"):
         manager.set_unit_properties(UNIT, [("MemoryMax", ("t", 1 << 64))])
     assert manager.version() == 252
 

@@ -1,4 +1,4 @@
-"""Names and settings of cgroups, whatever their version and driver.
+"""Define names and settings of cgroups, independent of their version and driver.
 
 Go: pkg/kubelet/cm/types.go
 """
@@ -9,16 +9,16 @@ import json
 from dataclasses import dataclass, field
 from typing import NewType
 
-# The components of a cgroup's path below the hierarchy's root, as names without any driver's decoration.
+# A CgroupName holds the components of a cgroup's path below the hierarchy's root, in the form of no driver.
 CgroupName = NewType("CgroupName", tuple[str, ...])
 
 
 class InvalidCgroupError(ValueError):
-    """A cgroup is not there, or lacks what a kubelet needs of it."""
+    """Signal that a cgroup does not exist, or lacks something that the kubelet needs."""
 
 
 def cgroup_name(base: tuple[str, ...], *components: str) -> CgroupName:
-    """The cgroup of those components below base. Raises ValueError for a component with an underscore or slash.
+    """Return the name of a cgroup below `base`. Raise ValueError for a component with an underscore or a slash.
 
     Go: cgroup_manager_linux.go, NewCgroupName
     """
@@ -29,27 +29,27 @@ def cgroup_name(base: tuple[str, ...], *components: str) -> CgroupName:
 
 
 def quoted(name: CgroupName) -> str:
-    """For messages that people look for: as in ["kubepods" "burstable"]."""
+    """Return a name as upstream's messages show it, for example ["kubepods" "burstable"]."""
     return f"[{' '.join(map(json.dumps, name))}]"
 
 
 @dataclass(slots=True)
 class ResourceConfig:
-    """What a cgroup is limited to; None leaves a setting alone."""
+    """Describe a cgroup's settings. A setting that is None stays as it is."""
 
-    memory: int | None = None  # bytes, −1 for no limit
+    memory: int | None = None  # bytes; −1 for no limit
     cpu_shares: int | None = None
-    cpu_quota: int | None = None  # µs per period, −1 for no limit
+    cpu_quota: int | None = None  # µs in each period; −1 for no limit
     cpu_period: int | None = None  # µs
-    cpuset: str = ""  # cores as in 0-3,8; empty leaves them alone
+    cpuset: str = ""  # cores such as 0-3,8; "" leaves the cpuset as it is
     pids_limit: int | None = None
     huge_page_limit: dict[int, int] = field(default_factory=dict)  # page size in bytes → bytes
-    unified: dict[str, str] = field(default_factory=dict)  # files of version 2 → content; nothing of version 1
+    unified: dict[str, str] = field(default_factory=dict)  # file of version 2 → content; version 1 ignores it
 
 
 @dataclass(slots=True, frozen=True)
 class QOSContainersInfo:
-    """The cgroups under which pods of each QoS class stand."""
+    """Hold the cgroups that contain the pods of each QoS class."""
 
     guaranteed: CgroupName
     burstable: CgroupName

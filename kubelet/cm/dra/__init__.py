@@ -1,9 +1,10 @@
-"""Dynamic resource allocation: drivers prepare what pods' claims were allocated, and take it back.
+"""Run dynamic resource allocation: drivers prepare and unprepare the devices that pods' claims were allocated.
 
 Go: pkg/kubelet/cm/dra
 
-`manager.py` does it, `claiminfo.py` remembers for whom, in `state` it outlives the kubelet, `plugin` calls drivers and
-`healthinfo.py` has what these tell of their devices.
+`manager.py` prepares and unprepares claims, `claiminfo.py` records which pods use them, and `state` keeps the records
+across a restart of the kubelet. `plugin` calls the drivers, and `healthinfo.py` stores what drivers report about their
+devices.
 """
 
 from kubelet.cm.dra.manager import Manager

@@ -1,4 +1,4 @@
-"""The claims that are prepared on this node, or about to be.
+"""Record the claims that are prepared on this node, or that are being prepared.
 
 Go: pkg/kubelet/cm/dra/claiminfo.go
 """
@@ -22,12 +22,12 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery import types
 from pkg.component_base import metrics
 
-# In place of a driver's name: the claims of any.
+# This stands in place of a driver's name for the claims of any driver.
 CLAIMS_IN_USE_ANY_DRIVER = "<any>"
 
 
 class AllocatedDevice(NamedTuple):
-    """What tells apart the devices of an allocation."""
+    """Identify a device of an allocation."""
 
     request: str
     driver: str
@@ -38,26 +38,28 @@ class AllocatedDevice(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimInfo(state.ClaimInfoState):
-    """A claim, and whether all its drivers have prepared it since the kubelet started."""
+    """Record a claim, and whether all its drivers have prepared it since the kubelet started."""
 
     prepared: bool = False
-    # Its drivers are being asked to give it up, so that no further pod may count on it.
+    # While the drivers unprepare the claim, no other pod may use it.
     unpreparing: bool = False
-    # A driver has been asked to give it up since it was prepared, and may have done so.
+    # Since the claim was prepared, a driver was asked to unprepare it, and may have done so.
     may_be_taken_back: bool = False
-    # The devices that it was allocated, by what the API server has last told; None if that was before the start.
+    # These are the allocated devices as the API server last reported them; None if no report has arrived since the
+    # start.
     allocated: frozenset[AllocatedDevice] | None = None
 
     def was_allocated_anew(self, now: ClaimInfo) -> bool:
-        """Whether the claim has been allocated other devices since it was last looked up."""
+        """Report whether the claim's allocation has changed since the last lookup."""
         return self.allocated is not None and self.allocated != now.allocated
 
     def set_devices(self, driver_name: str, devices: list[state.Device]) -> None:
-        """What the driver has prepared, in place of what it had before.
+        """Record the devices that the driver prepared, and drop those that it prepared earlier.
 
-        DIVERGES (fault of Go): devices that a driver has prepared take the place of those that it prepared before.
-        Go: pkg/kubelet/cm/dra/claiminfo.go, (*ClaimInfo).addDevice: adds them to those.
-        Why: if preparing is tried again because another driver failed, the claim would have its devices twice.
+        DIVERGES (fault of Go): the devices that a driver prepared replace those that it prepared earlier.
+        Go: pkg/kubelet/cm/dra/claiminfo.go, (*ClaimInfo).addDevice: it adds them to the earlier ones.
+        Why: when the kubelet prepares a claim again because another driver failed, the claim would contain its devices
+        twice.
         Test: manager_test.py:test_two_drivers_of_which_one_fails_at_first
         """
         self.driver_state[driver_name] = state.DriverState(devices)
@@ -72,7 +74,7 @@ class ClaimInfo(state.ClaimInfoState):
         self.pod_uids.discard(pod_uid)
 
     def cdi_devices_as_list(self, request_name: str) -> list[kubecontainer.CDIDevice]:
-        """The devices of a request, or of all if that is empty."""
+        """Return the devices of a request, or of all requests if `request_name` is empty."""
         return [
             kubecontainer.CDIDevice(name=cdi_device_id)
             for driver in self.driver_state.values()
@@ -83,7 +85,7 @@ class ClaimInfo(state.ClaimInfoState):
 
 
 def new_claim_info_from_claim(claim: resourceapi.ResourceClaim) -> ClaimInfo:
-    """Raises ValueError for a claim that was not allocated anything."""
+    """Return the record of a claim. Raise ValueError if the claim has no allocation."""
     if claim.status.allocation is None:
         raise ValueError("not allocated")
     results = claim.status.allocation.devices.results
@@ -101,24 +103,28 @@ def new_claim_info_from_state(entry: state.ClaimInfoState) -> ClaimInfo:
 
 
 class ClaimInfoCache:
-    """Claims by namespace and name. Its methods need the lock, except where they say that they take it."""
+    """Hold the records of claims by namespace and name.
+
+    The caller must hold the lock, except for the methods that take it themselves.
+    """
 
     def __init__(self, state_dir: str, checkpoint_name: str) -> None:
-        """Filled from the checkpoint, if there is one. Raises ValueError or OSError, naming the file."""
+        """Read the checkpoint, if there is one. Raise ValueError or OSError, which names the file."""
         path = Path(state_dir) / checkpoint_name
         try:
             self._checkpointer = state.Checkpointer(state_dir, checkpoint_name)
             entries = self._checkpointer.get_or_create().get_claim_info_state_list()
         except ValueError as err:
-            # What stands in the file must be given back to its drivers, which nobody could do without it.
+            # The drivers must unprepare the claims of the file, which is impossible without its content.
             raise ValueError(f"cannot read {path}: {err}; please drain the node and remove the DRA state file") from err
         self._claim_info = {(entry.namespace, entry.claim_name): new_claim_info_from_state(entry) for entry in entries}
-        # Guards _claim_info and the infos in it; the checkpoint is written while it is held, so that none is older.
+        # This lock guards _claim_info and its records. It is held while the checkpoint is written, so that an older
+        # checkpoint never replaces a newer one.
         self._lock = threading.Lock()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Takes the lock, and logs which claims come into use and go out of it."""
+        """Take the lock, and afterwards log which claims began or ceased to be in use."""
         with self._lock:
             if not klog.v(5).enabled:
                 yield
@@ -132,7 +138,7 @@ class ClaimInfoCache:
 
     @contextmanager
     def rlock(self) -> Iterator[None]:
-        """Takes the lock to read."""
+        """Take the lock for reading."""
         with self._lock:
             yield
 
@@ -149,30 +155,30 @@ class ClaimInfoCache:
         return self._claim_info.values()
 
     def has_pod_reference(self, uid: types.UID) -> bool:
-        """Whether some claim is still there for the pod, which then cannot be over."""
+        """Report whether any claim is still recorded for the pod, which then cannot be terminated."""
         return any(info.has_pod_reference(uid) for info in self._claim_info.values())
 
     def sync_to_checkpoint(self) -> None:
-        """Raises OSError."""
+        """Write the checkpoint. Raise OSError."""
         self._checkpointer.store(state.Checkpoint(self._claim_info.values()))
 
     def claims_in_use(self) -> dict[str, int]:
-        """How many claims each driver has prepared, and under CLAIMS_IN_USE_ANY_DRIVER how many there are."""
+        """Return the number of prepared claims by driver; CLAIMS_IN_USE_ANY_DRIVER counts all of them."""
         prepared = [info for info in self._claim_info.values() if info.prepared]
         counts = Counter(driver for info in prepared for driver in info.driver_state)
         return {**counts, CLAIMS_IN_USE_ANY_DRIVER: len(prepared)}
 
 
 def claims_in_use_delta(before: dict[str, int], after: dict[str, int]) -> list[str]:
-    """The drivers whose number of claims is another now, as "driver: number (change)"."""
+    """List the drivers whose number of claims changed, as "driver: number (change)"."""
     changes = [(name, after.get(name, 0), after.get(name, 0) - before.get(name, 0)) for name in before | after]
     return [f"{name}: {count} ({change:+d})" for name, count, change in sorted(changes) if change]
 
 
 class ClaimInfoCollector:
-    """A collector of prometheus_client: how many claims are prepared, by driver.
+    """Collect the number of prepared claims by driver, for prometheus_client.
 
-    Drivers without claims are not shown, so that one that was removed does not stay for ever.
+    Drivers without claims are left out, so that a removed driver disappears.
     """
 
     def __init__(self, cache: ClaimInfoCache) -> None:

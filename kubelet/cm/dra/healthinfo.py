@@ -1,4 +1,4 @@
-"""What drivers tell of their devices' health.
+"""Store what drivers report about their devices' health.
 
 Go: pkg/kubelet/cm/dra/healthinfo.go
 """
@@ -19,42 +19,42 @@ from pkg import klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.runtime import codec
 
-# Seconds for which a device's health holds, where its driver does not say.
+# This is the time, in seconds, for which a report of a device's health is valid if its driver names no other.
 DEFAULT_HEALTH_TIMEOUT = 30.0
-# Devices of a driver whose health is known.
-# DIVERGES (safer): beyond MAX_DEVICES, devices that the driver has not told of for the longest time are forgotten.
-# Go: pkg/kubelet/cm/dra/healthinfo.go, (*healthInfoCache).updateHealthInfo: has no bound.
-# Why: a driver may name other devices each time.
+# MAX_DEVICES is the maximum number of a driver's devices whose health is kept.
+# DIVERGES (safer): beyond MAX_DEVICES, the kubelet drops the devices whose last report is the oldest.
+# Go: pkg/kubelet/cm/dra/healthinfo.go, (*healthInfoCache).updateHealthInfo: there is no limit.
+# Why: a driver may report other devices each time.
 # Test: healthinfo_test.py:test_a_driver_with_ever_new_devices
 MAX_DEVICES = 10_000
-# Characters of the names of a pool and of a device: none in a ResourceSlice is longer.
+# This is the maximum length of a pool's or a device's name in a ResourceSlice.
 MAX_NAME_LENGTH = 253
-# Go's zero time.
+# This is Go's zero time.
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class HealthInfoCache:
-    """The last word on each device, in memory and in a file. Thread-safe."""
+    """Hold the last report about each device, in memory and in a file. Thread-safe."""
 
     def __init__(self, state_file: str, clock: clock_.Clock) -> None:
-        """Begins with what the file has. Without a name there is no file."""
+        """Read the file, if there is one. With an empty name there is no file."""
         self._state_file = state_file
         self._clock = clock
-        self._lock = threading.Lock()  # guards _health_info, and the file
+        self._lock = threading.Lock()  # guards _health_info and the file
         self._health_info: state.DevicesHealthMap = {}
         try:
             self._health_info = self._load()
         except (OSError, ValueError) as err:
-            # Drivers tell everything again once they have registered.
+            # Drivers report everything again after they have registered.
             klog.error_s(err, "Failed to load health checkpoint, proceeding with empty cache", path=state_file)
 
     def count(self) -> int:
-        """Of how many devices something is known, of all drivers."""
+        """Return the number of devices with a known health, of all drivers."""
         with self._lock:
             return sum(map(len, self._health_info.values()))
 
     def get_health_info(self, driver_name: str, pool_name: str, device_name: str) -> state.DeviceHealth:
-        """How the device is: unknown once what is known is too old."""
+        """Return the health of a device, which is unknown if the last report is too old."""
         with self._lock:
             device = self._health_info.get(driver_name, {}).get(f"{pool_name}/{device_name}")
         if device is None or self._is_old(device):
@@ -62,10 +62,10 @@ class HealthInfoCache:
         return device
 
     def update_health_info(self, driver_name: str, devices: Iterable[state.DeviceHealth]) -> list[state.DeviceHealth]:
-        """Take a driver's report of all its devices; returns those of which something is new.
+        """Store a driver's report about all its devices; return the devices that changed.
 
-        A device that is missing becomes unknown when its time is over, and at once if the driver has told of too many
-        others since.
+        A device that the report lacks becomes unknown when its last report expires. It is dropped at once if the driver
+        has since reported too many others.
         """
         now = self._clock.steady()
         changed = []
@@ -75,7 +75,7 @@ class HealthInfoCache:
             for key, device in reported.items():
                 if _differs(known.get(key), device):
                     changed.append(device)
-                # Last in the order, which is that in which devices are forgotten.
+                # Devices are dropped in this order, so a reported device moves to the end.
                 known.pop(key, None)
                 known[key] = dataclasses.replace(device, last_updated=now)
             for key in list(known)[: max(len(known) - MAX_DEVICES, 0)]:
@@ -92,7 +92,7 @@ class HealthInfoCache:
         return changed
 
     def clear_driver(self, driver_name: str) -> list[state.DeviceHealth]:
-        """Forget the driver's devices; returns them."""
+        """Drop the driver's devices and return them."""
         with self._lock:
             devices = self._health_info.pop(driver_name, {})
             if devices:
@@ -139,7 +139,7 @@ class HealthInfoCache:
                     for driver, devices in (document or {}).items()
                 }
         except (AttributeError, KeyError, TypeError, OverflowError) as err:
-            raise ValueError(f"{self._state_file} is no state of devices' health: {err!r}") from err
+            raise ValueError(f"{self._state_file} is not a state file of devices' health: {err!r}") from err
 
     def _save_locked(self) -> None:
         if not self._state_file:

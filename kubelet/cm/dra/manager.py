@@ -1,8 +1,9 @@
-"""Preparing what pods' claims were allocated, and giving it back.
+"""Prepare and unprepare the devices that pods' claims were allocated.
 
 Go: pkg/kubelet/cm/dra/manager.go
 
-Errors show in the events of a pod, so they name neither it nor its namespace, and begin with what users know.
+Errors appear in a pod's events. They therefore name neither the pod nor its namespace, and begin with names that users
+know.
 """
 
 from __future__ import annotations
@@ -44,20 +45,22 @@ if TYPE_CHECKING:
 
 DRA_MANAGER_STATE_FILE_NAME = "dra_manager_state"
 DRA_HEALTH_STATE_FILE_NAME = "dra_health_state"
-# Seconds between two looks for claims of pods that are no more.
+# This is the time, in seconds, between two checks for claims of pods that no longer exist.
 DEFAULT_RECONCILE_PERIOD = 60.0
-# Seconds that a driver has to come back before the node's slices of it are deleted: enough to replace its pod, and not
-# so many that pods are scheduled for it for long.
+# This is the time, in seconds, that a driver gets to return before the kubelet deletes the node's slices of that
+# driver. It is long enough to replace the driver's pod, and short enough that the scheduler does not place many pods
+# that need the driver.
 DEFAULT_WIPING_DELAY = 30.0
 
-# Reports of devices' health that a driver may send at once, and in each second that it is waited for after that.
+# MAX_HEALTH_REPORTS is the number of reports about devices' health that a driver may send at once,
+# MAX_HEALTH_REPORTS_PER_SECOND the number for each second that the kubelet then waits for the driver.
 MAX_HEALTH_REPORTS = 100
 MAX_HEALTH_REPORTS_PER_SECOND = 10.0
-# Devices that are read and written in a second because of one driver: those of each report, and with a report that has
-# something new all that are known.
+# MAX_HEALTH_DEVICES_PER_SECOND limits the devices that are read and written for one driver: the devices of each report
+# and, if the report changes anything, all known devices.
 # DIVERGES (safer): the kubelet reads the health of at most MAX_HEALTH_DEVICES_PER_SECOND devices from one driver.
-# Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
-# Why: a driver that sends as fast as it can would keep a processor and the disk busy.
+# Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: there is no limit.
+# Why: a driver that sends reports as fast as it can would keep a processor and the disk busy.
 # Test: manager_test.py:test_each_report_costs_what_is_read_and_written
 MAX_HEALTH_DEVICES_PER_SECOND = 5000.0
 
@@ -66,7 +69,7 @@ GetNodeFunc = Callable[[golang.Context], v1.Node]
 
 
 class _PodClaim(NamedTuple):
-    """A claim of a pod for which everything was found that preparing it takes."""
+    """Hold a pod's claim, with everything that is needed to prepare it."""
 
     pod_claim: v1.PodResourceClaim
     resource_claim: resourceapi.ResourceClaim
@@ -75,22 +78,22 @@ class _PodClaim(NamedTuple):
 
 
 class _Batches(NamedTuple):
-    """What is to be prepared: the claims each plugin is asked for, and where their names are by UID."""
+    """Hold the claims that each plugin must prepare, and the claims' objects by UID."""
 
     claims: dict[draplugin.DRAPlugin, list[drapb.Claim]]
     resource_claims: dict[str, resourceapi.ResourceClaim]
 
 
 class Manager:
-    """Sees to it that claims are prepared before a pod's containers start, and given back before it is over.
+    """Prepare claims before a pod's containers start, and unprepare them before the pod is terminated.
 
-    Thread-safe. What pods' syncs call raises ResourcesError, except where it says something else.
+    Thread-safe. The methods that pods' syncs call raise ResourcesError, unless they say otherwise.
     """
 
     def __init__(
         self, kube_client: kubernetes.Interface, state_file_directory: str, clock: clock_.Clock | None = None
     ) -> None:
-        """Raises ValueError or OSError for a checkpoint that cannot be read, naming it."""
+        """Read the checkpoints. Raise ValueError or OSError, which names the file, if one cannot be read."""
         self._clock = clock or clock_.RealClock()
         self._kube_client = kube_client
         self._cache = ClaimInfoCache(state_file_directory, DRA_MANAGER_STATE_FILE_NAME)
@@ -98,9 +101,9 @@ class Manager:
         self._health_info_cache = HealthInfoCache(health_state, self._clock)
         self._update: golang.Channel[Update] = golang.Channel(100)
         self._waiting_lock = threading.Lock()  # guards _waiting
-        # By driver, the pods that could not be helped as it was not there.
+        # By driver, these are the pods that failed because the driver was not registered.
         self._waiting: dict[str, set[str]] = {}
-        # Set by start.
+        # `start` sets these fields.
         self._dra_plugins: draplugin.DRAPluginManager | None = None
         self._active_pods: ActivePodsFunc | None = None
         self._could_run: CouldRunFunc = lambda pod_uid: False
@@ -110,7 +113,7 @@ class Manager:
         return ClaimInfoCollector(self._cache)
 
     def get_watcher_handler(self) -> cache.PluginHandler:
-        """Takes the drivers' plugins. There only after start."""
+        """Return the handler that registers drivers' plugins. It exists only after `start`."""
         return self._plugins()
 
     def start(
@@ -121,7 +124,7 @@ class Manager:
         get_node: GetNodeFunc,
         sources_ready: SourcesReady,
     ) -> None:
-        """Reconcile until ctx ends."""
+        """Start to reconcile, until `ctx` ends."""
         self.init_dra_plugin_manager(ctx, get_node, DEFAULT_WIPING_DELAY)
         self._active_pods = active_pods
         self._could_run = could_run
@@ -130,11 +133,11 @@ class Manager:
         golang.go(self._reconcile, ctx, name="dra-manager")
 
     def _reconcile(self, ctx: golang.Context) -> None:
-        """Look for claims of pods that are no more, until ctx ends.
+        """Unprepare the claims of pods that no longer exist, until `ctx` ends.
 
-        DIVERGES (safer): claims that could not be given back, or not yet because not all pods are known, are tried
-        again after a second, then after two, and so on.
-        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).Start: they are tried again once a minute.
+        DIVERGES (safer): after a failure, or while not all pods are known, the kubelet tries again after a second, then
+        after two, and so on.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).Start: it tries again once a minute.
         Why: another pod may be waiting for the devices.
         Test: manager_test.py:test_reconciliation_that_fails_is_tried_again
         """
@@ -153,12 +156,12 @@ class Manager:
         try:
             metrics.register_collectors(collector)
         except ValueError:
-            klog.v(4).info_s("Another kubelet of this process shows the claims that are in use")
+            klog.v(4).info_s("Another kubelet of this process already exports the claims in use")
             return
         golang.after_func(ctx, lambda: metrics.unregister_collectors(collector))
 
     def init_dra_plugin_manager(self, ctx: golang.Context, get_node: GetNodeFunc, wiping_delay: float) -> None:
-        """As start, but without the reconciliation."""
+        """Create the plugin manager, without starting the reconciliation."""
         self._dra_plugins = draplugin.DRAPluginManager(
             ctx, self._kube_client, get_node, self, wiping_delay, self._announce_driver
         )
@@ -168,15 +171,16 @@ class Manager:
         return self._dra_plugins
 
     def reconcile_loop(self, ctx: golang.Context) -> bool:
-        """Give back what was prepared for pods that are no longer there; returns whether nothing of it is left."""
+        """Unprepare the claims of pods that no longer exist; report whether none of them is left."""
         if self._active_pods is None or self._sources_ready is None or not self._sources_ready.all_ready():
-            # The pods that are there are not known yet.
+            # The kubelet does not know yet which pods exist.
             return False
         with self._cache.rlock():
             claims = [(uid, info.namespace, info.claim_name) for info in self._cache.values() for uid in info.pod_uids]
-        # DIVERGES (fault of Go): which pods are active is asked after it is known which pods have claims.
-        # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: the other way round.
-        # Why: the claims of a pod that comes between the two would be taken from it at once.
+        # DIVERGES (fault of Go): the kubelet first lists the pods that have claims, and then asks which pods are
+        # active.
+        # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: it does the two in the other order.
+        # Why: a pod that arrives between the two would lose its claims at once.
         # Test: manager_test.py:test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it
         active_pods = {pod.metadata.uid for pod in self._active_pods()}
         inactive: dict[tuple[str, str], list[str]] = {}
@@ -186,8 +190,8 @@ class Manager:
         done = True
         for (pod_uid, namespace), claim_names in inactive.items():
             # DIVERGES (fault of Go): a pod keeps its claims as long as one of its containers may run.
-            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: takes them from any pod that is not active,
-            # also one that was deleted by force, or while the kubelet was down.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: it takes them from any pod that is not
+            # active, even one that was deleted by force, or while the kubelet was down.
             # Why: a driver would take devices away that a container still uses.
             # Test: manager_test.py:test_claims_of_a_pod_that_is_ending_are_left_to_it
             if self._could_run(types.UID(pod_uid)):
@@ -195,15 +199,16 @@ class Manager:
                 continue
             try:
                 self._unprepare_resources(ctx, types.UID(pod_uid), namespace, claim_names)
-            except Exception as err:  # Drivers fail in many ways; other pods' claims are to be given back all the same.
+            # A driver may fail in many ways; the claims of other pods must still be unprepared.
+            except Exception as err:
                 klog.info_s("Unpreparing pod resources in reconcile loop failed, will retry", podUID=pod_uid, err=err)
                 done = False
         return done
 
-    # ---- Preparing ----
+    # ---- Prepare ----
 
     def prepare_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Have drivers prepare the pod's claims, those that are not prepared already."""
+        """Have the drivers prepare those of the pod's claims that are not prepared yet."""
         with _observed("PrepareResources"):
             pod_claims = self._look_up_claims(ctx, pod)
             if pod_claims:
@@ -213,7 +218,10 @@ class Manager:
                 self._set_prepared(batches.resource_claims)
 
     def _look_up_claims(self, ctx: golang.Context, pod: v1.Pod) -> list[_PodClaim]:
-        """All that is needed to prepare the pod's claims. Changes nothing, so that a pod that fails here can go."""
+        """Return what is needed to prepare the pod's claims.
+
+        Change nothing, so that a pod that fails here needs no clean-up.
+        """
         found = []
         looked_up: dict[str, resourceapi.ResourceClaim] = {}
         for pod_claim in _pod_resource_claims(pod):
@@ -225,8 +233,8 @@ class Manager:
                 )
                 continue
             # DIVERGES (fault of Go): a claim that a pod names twice is prepared once.
-            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: asks the driver for it twice in one call,
-            # gets one answer for both, and takes the other for skipped.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: it sends the claim twice in one call, gets
+            # one answer for both, and concludes that the driver skipped one.
             # Why: the pod would never start.
             # Test: manager_test.py:test_a_claim_that_a_pod_names_twice_is_asked_for_once
             if (known := looked_up.get(claim_name)) is not None:
@@ -245,13 +253,17 @@ class Manager:
                 info = new_claim_info_from_claim(claim)
             except ValueError as err:
                 raise ClaimError(f"ResourceClaim {claim.metadata.name}: {err}") from err
-            # Even if the claim is prepared: a driver that is gone means that something is wrong with the node.
+            # Require the driver even if the claim is already prepared: a missing driver means that something is wrong
+            # with the node.
             plugins = {name: self._plugin_for(pod.metadata.uid, name) for name in info.driver_state}
             found.append(_PodClaim(pod_claim, claim, info, plugins))
         return found
 
     def _plugin_for(self, pod_uid: types.UID, driver_name: str) -> draplugin.DRAPlugin:
-        """The driver's plugin. Raises LookupError, and has the pod synced once there is one."""
+        """Return the driver's plugin.
+
+        Raise LookupError if there is none, and have the pod synced when one registers.
+        """
         with self._waiting_lock:
             self._waiting.setdefault(driver_name, set()).add(pod_uid)
         plugin = self._plugins().get_plugin(driver_name)
@@ -262,9 +274,9 @@ class Manager:
     def _announce_driver(self, driver_name: str) -> None:
         """Have the pods synced that wait for the driver.
 
-        DIVERGES (safer): a pod whose driver was not there is synced as soon as the driver has registered.
-        Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).RegisterPlugin: tells no pod.
-        Why: a pod would otherwise start up to a minute after its driver is back.
+        DIVERGES (safer): a pod whose driver was not registered is synced as soon as the driver registers.
+        Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).RegisterPlugin: it syncs no pod.
+        Why: otherwise a pod would start up to a minute after its driver has returned.
         Test: manager_test.py:test_pods_that_wait_for_a_driver_are_told_when_it_comes
         """
         with self._waiting_lock:
@@ -279,7 +291,7 @@ class Manager:
             raise ClaimError(f"fetch ResourceClaim {name}: {err}") from err
 
     def _reference_claims(self, pod: v1.Pod, pod_claims: Iterable[_PodClaim]) -> _Batches:
-        """Note on disk that the pod has the claims, before any driver is asked; returns what they are asked."""
+        """Record in the checkpoint that the pod uses the claims, and return the calls to make after that."""
         batches = _Batches({}, {})
         with self._cache.lock():
             for entry in pod_claims:
@@ -294,20 +306,22 @@ class Manager:
                         "still exists (previous pod force-deleted?!)"
                     )
                 elif info.unpreparing:
-                    # DIVERGES (fault of Go): a pod whose claim is just being unprepared has it prepared after that.
-                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: takes the claim for prepared.
+                    # DIVERGES (fault of Go): if a pod's claim is being unprepared, it is prepared again for the pod
+                    # after that.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: it regards the claim as prepared.
                     # Why: the pod would start with devices that the driver has taken back.
                     # Test: manager_test.py:test_no_pod_gets_a_claim_that_is_being_given_back
                     raise ClaimError(f"ResourceClaim {claim.metadata.name} is being unprepared")
                 elif info.was_allocated_anew(entry.claim_info) and info.pod_uids - {pod.metadata.uid}:
-                    # DIVERGES (fault of Go): a pod waits while an earlier one has what its claim was allocated before.
-                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: compares the UID of the claim, and
-                    # not what it was allocated.
-                    # Why: the pod would get the devices of the earlier allocation, which may be another pod's by now.
+                    # DIVERGES (fault of Go): a pod waits while an earlier pod uses the previous allocation of its
+                    # claim.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: it compares only the claim's UID,
+                    # not its allocation.
+                    # Why: the pod would get the devices of the previous allocation, which another pod may use by now.
                     # Test: manager_test.py:test_a_claim_that_is_allocated_anew_before_a_pod_has_ended
                     raise ClaimError(
-                        f"ResourceClaim {claim.metadata.name} was allocated anew, and an earlier pod still has what it "
-                        "was allocated before (previous pod force-deleted?!)"
+                        f"ResourceClaim {claim.metadata.name} has a new allocation, and an earlier pod still uses the "
+                        "old one (previous pod force-deleted?!)"
                     )
                 info.allocated = entry.claim_info.allocated
                 info.add_pod_reference(pod.metadata.uid)
@@ -327,7 +341,7 @@ class Manager:
         claims: list[drapb.Claim],
         resource_claims: Mapping[str, resourceapi.ResourceClaim],
     ) -> None:
-        """Have a plugin prepare claims, and note the devices that it has for them."""
+        """Have a plugin prepare claims, and record the devices in its answer."""
         with _named("NodePrepareResources"):
             response = plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest(claims=claims))
         errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
@@ -362,11 +376,11 @@ class Manager:
     # ---- What containers get ----
 
     def get_resources(self, pod: v1.Pod, container: v1.Container) -> ContainerInfo:
-        """What was prepared for the container. Raises LookupError when its claims were not.
+        """Return the devices of the container's claims. Raise LookupError if the claims were not prepared.
 
-        DIVERGES (fault of Go): each device is named once, however many of the container's requests it belongs to.
-        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).GetResources: names it once for each of them.
-        Why: a runtime that does not look for duplicates would set such a device up several times.
+        DIVERGES (fault of Go): each device appears once, even if it belongs to several of the container's requests.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).GetResources: the device appears once for each request.
+        Why: a runtime that does not remove duplicates would set such a device up several times.
         Test: manager_test.py:test_devices_of_requests
         """
         cdi_devices: list[kubecontainer.CDIDevice] = []
@@ -376,12 +390,12 @@ class Manager:
                 if info is None:
                     raise LookupError(f"internal error: {_unknown(claim_name, pod.metadata.namespace)}")
                 for request_name in request_names:
-                    # CRI has a field for them: they are not passed in annotations any more.
+                    # The CRI has a field for CDI devices, so annotations no longer pass them.
                     cdi_devices += info.cdi_devices_as_list(request_name)
         return ContainerInfo(list({device.name: device for device in cdi_devices}.values()))
 
     def get_container_claim_infos(self, pod: v1.Pod, container: v1.Container) -> list[ClaimInfo]:
-        """The container's claims, as copies. Raises LookupError when they were not prepared."""
+        """Return copies of the container's claims. Raise LookupError if they were not prepared."""
         names = []
         wanted = {claim.name for claim in container.resources.claims}
         for pod_claim in pod.spec.resource_claims:
@@ -399,10 +413,10 @@ class Manager:
                 infos.append(copy.deepcopy(info))
         return infos
 
-    # ---- Giving back ----
+    # ---- Unprepare ----
 
     def unprepare_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Have drivers take back the pod's claims that no other pod has. May be called again, for the same pod."""
+        """Have the drivers unprepare those of the pod's claims that no other pod uses. Repeated calls do no harm."""
         with _observed("UnprepareResources"):
             self._forget_waiting(pod.metadata.uid)
             claim_names = self._claim_names(pod)
@@ -410,17 +424,17 @@ class Manager:
                 self._unprepare_resources(ctx, pod.metadata.uid, pod.metadata.namespace, claim_names)
 
     def _claim_names(self, pod: v1.Pod) -> list[str]:
-        """The claims of the pod, and those that were prepared for it."""
+        """List the claims of the pod, including those that were prepared for it earlier."""
         names: dict[str, None] = {}
         for pod_claim in _pod_resource_claims(pod):
             try:
                 name = resourceclaim.name(pod, pod_claim).name
             except (resourceclaim.ErrClaimNotFound, resourceclaim.ErrAPIUnsupported) as err:
-                # DIVERGES (fault of Go): a pod for which a claim has never been made can end.
-                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResourcesForPod: fails each time.
-                # Why: nothing was prepared, and the claim is not made any more for a pod that is to end.
+                # DIVERGES (fault of Go): a pod can terminate although one of its claims was never created.
+                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResourcesForPod: it fails each time.
+                # Why: nothing was prepared, and the claim of a terminating pod is no longer created.
                 # Test: manager_test.py:test_claim_without_a_name
-                klog.v(4).info_s("Nothing to give back of a claim", pod=klog.kobj(pod), err=err)
+                klog.v(4).info_s("Claim has nothing to unprepare", pod=klog.kobj(pod), err=err)
                 continue
             if name is not None:
                 names[name] = None
@@ -455,7 +469,10 @@ class Manager:
             self._sync_to_checkpoint("state")
 
     def _dereference_claims(self, pod_uid: types.UID, namespace: str, claim_names: Iterable[str]) -> list[ClaimInfo]:
-        """The claims that are to be given back. Of others the pod is only struck off, on disk in the end."""
+        """Return the claims to unprepare, and only remove the pod from the claims that other pods use too.
+
+        The checkpoint records the removal when the caller has unprepared the others.
+        """
         infos = []
         with self._cache.lock():
             for claim_name in claim_names:
@@ -463,19 +480,19 @@ class Manager:
                 if info is None:
                     continue
                 if info.pod_uids - {pod_uid}:
-                    # DIVERGES (fault of Go): a pod that never got the claim leaves it to the pod that has it.
-                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: if one pod has the claim, does
-                    # not ask whether it is this one.
-                    # Why: any pod that names the claim and is refused would take it from the pod that uses it.
+                    # DIVERGES (fault of Go): a pod that never got the claim leaves the claim to the pod that uses it.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: if one pod uses the claim, it
+                    # does not check whether that is this pod.
+                    # Why: any rejected pod that names the claim would take it from the pod that uses it.
                     # Test: manager_test.py:test_pod_that_never_got_the_claim_does_not_take_it_along
                     info.delete_pod_reference(pod_uid)
                     continue
                 infos.append(info)
-            # The pod's worker and the reconciliation may both be at it when a pod was deleted by force.
+            # The pod worker and the reconciliation may both get here for a pod that was deleted by force.
             if busy := [info.claim_name for info in infos if info.unpreparing]:
-                # DIVERGES (fault of Go): the pod's worker and the reconciliation do not both unprepare a claim.
-                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: both may, one after the other.
-                # Why: the second one may take the claim from a pod that has got it in the meantime.
+                # DIVERGES (fault of Go): the pod worker and the reconciliation never both unprepare a claim.
+                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: both may do so, one after the other.
+                # Why: the second one may take the claim from a pod that got it in the meantime.
                 # Test: manager_test.py:test_only_one_at_a_time_gives_a_claim_back
                 raise ClaimError(f"ResourceClaim {busy[0]} is being unprepared")
             for info in infos:
@@ -491,8 +508,10 @@ class Manager:
             plugin = self._plugin_for(pod_uid, driver_name)
             with self._cache.lock():
                 for info in infos:
-                    # DIVERGES (fault of Go): the next pod has a claim prepared again that could not be unprepared.
-                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: it still counts as prepared.
+                    # DIVERGES (fault of Go): after a failed attempt to unprepare a claim, the next pod has it prepared
+                    # again.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: the claim still counts as
+                    # prepared.
                     # Why: the driver may have taken the devices back before its answer was lost.
                     # Test: manager_test.py:test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again
                     info.may_be_taken_back |= driver_name in info.driver_state
@@ -502,14 +521,14 @@ class Manager:
             _check_results("NodeUnprepareResources", claims, errors)
 
     def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool:
-        """Whether some claim is still there for the pod."""
+        """Report whether any claim is still recorded for the pod."""
         with self._cache.rlock():
             return self._cache.has_pod_reference(uid)
 
     # ---- Health ----
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
-        """Write into the status of each container how the devices of its claims are."""
+        """Write the health of the devices of each container's claims into the status."""
         containers = {container.name: container for container in pod.spec.containers}
         claim_names = _claim_names_of(pod)
         for container_status in status.container_statuses:
@@ -538,7 +557,7 @@ class Manager:
                 return
             devices = [(driver, device) for driver, d in info.driver_state.items() for device in d.devices]
         request = resourceclaim.base_request_ref(claim.request)
-        # Several devices may have the same id.
+        # Several devices may have the same ID.
         found: dict[str, v1.ResourceHealth] = {}
         for driver_name, device in devices:
             if request and device.request_names and request not in device.request_names:
@@ -552,9 +571,9 @@ class Manager:
     def handle_watch_resources_stream(
         self, ctx: golang.Context, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
     ) -> None:
-        """Take what a driver tells of its devices, and have pods synced that have one of which something is new.
+        """Store what a driver reports about its devices, and have the affected pods synced.
 
-        Raises HealthStreamError for a driver that tells too much.
+        Raise HealthStreamError for a driver that reports too much.
         """
         try:
             for response in self._reports(stream):
@@ -562,28 +581,31 @@ class Manager:
                 devices = [_build_device_health(device) for device in told]
                 changed = self._health_info_cache.update_health_info(plugin_name, devices)
                 self._announce(plugin_name, changed)
-                # What is not read keeps the driver from sending. Once ctx has ended, the next report is an error.
+                # While the kubelet does not read, flow control keeps the driver from sending. After `ctx` has ended,
+                # the next report raises an error.
                 written = self._health_info_cache.count() if changed else 0
                 ctx.wait((len(response.devices) + written) / MAX_HEALTH_DEVICES_PER_SECOND)
         finally:
             klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
-            # DIVERGES (safer): pods that have a device of a driver that is gone are synced at once.
-            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: forgets the devices, and tells
+            # DIVERGES (safer): pods that use a device of a driver that is gone are synced at once.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: it drops the devices, and syncs
             # no pod.
-            # Why: for up to a minute their status would say that a device is healthy of which nobody knows.
+            # Why: for up to a minute their status would report a device as healthy whose health is unknown.
             # Test: manager_test.py:test_health_is_forgotten_with_the_plugin
             self._announce(plugin_name, self._health_info_cache.clear_driver(plugin_name))
 
     def _reports(
         self, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]
     ) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
-        """Raises HealthStreamError for a driver that sends faster than its reports are taken, however long that takes.
+        """Yield the reports. Raise HealthStreamError if the driver sends faster than the kubelet processes.
 
-        What waits in the stream by then is old, and is given up with it.
+        The time that processing takes does not count. The reports that are still in the stream are outdated, and are
+        dropped.
 
-        DIVERGES (safer): the stream of a driver that reports without a pause, or more than MAX_DEVICES at once, ends.
-        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
-        Why: the kubelet would be busy with reports that are out of date, and keep devices that cannot exist.
+        DIVERGES (safer): the kubelet ends the stream of a driver that reports without a pause, or more than MAX_DEVICES
+        at once.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: there is no limit.
+        Why: the kubelet would be busy with outdated reports, and keep devices that cannot exist.
         Test: manager_test.py:test_driver_that_tells_without_a_pause,
         manager_test.py:test_driver_that_tells_of_too_many_devices
         """
@@ -592,9 +614,9 @@ class Manager:
             waited = self._clock.monotonic() - since
             left = min(left + waited * MAX_HEALTH_REPORTS_PER_SECOND, MAX_HEALTH_REPORTS) - 1
             if left < 0:
-                raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports a second of waiting")
+                raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports in each second")
             if len(response.devices) > MAX_DEVICES:
-                raise HealthStreamError(f"a report of {len(response.devices)} devices, of at most {MAX_DEVICES}")
+                raise HealthStreamError(f"report of {len(response.devices)} devices, maximum {MAX_DEVICES}")
             yield response
             since = self._clock.monotonic()
 
@@ -618,7 +640,7 @@ class Manager:
             klog.error_s(None, message, pods=update.pod_uids)
 
     def updates(self) -> golang.Channel[Update]:
-        """Where pods are announced whose devices' health has changed, or whose driver has come."""
+        """Return the channel that announces pods whose devices changed their health, or whose driver registered."""
         return self._update
 
 
@@ -628,7 +650,7 @@ def _reconcile_backoff() -> wait.Backoff:
 
 @contextmanager
 def _observed(operation: str) -> Iterator[None]:
-    """Count how long it took, and say in an error what was tried."""
+    """Measure the duration of the block, and name the operation in its errors."""
     start, is_error = time.monotonic(), True
     try:
         with _named(f"{'prepare' if operation == 'PrepareResources' else 'unprepare'} dynamic resources"):
@@ -640,11 +662,11 @@ def _observed(operation: str) -> Iterator[None]:
 
 
 class ClaimError(Exception):
-    """A claim is not to be had now, or its driver has not done what it was asked."""
+    """Signal that a claim cannot be used now, or that its driver failed."""
 
 
 class ResourcesError(Exception):
-    """Claims could not be prepared or given back; the cause says why."""
+    """Signal that claims could not be prepared or unprepared. The cause gives the reason."""
 
 
 @contextmanager
@@ -652,12 +674,13 @@ def _named(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:
-        # Whatever it is: a driver's answer, the API server's, or the checkpoint. It is told with what was being done.
+        # The error may come from a driver, the API server or the checkpoint. It is reported with the operation that
+        # failed.
         raise ResourcesError(f"{what}: {err}") from err
 
 
 def _check_results(method: str, claims: list[drapb.Claim], errors: Mapping[str, str]) -> None:
-    """Raises ClaimError unless the driver did what it was asked for each of the claims, and for no other."""
+    """Raise ClaimError unless the driver succeeded for each of the claims, and answered for no other claim."""
     names = {claim.uid: claim.name for claim in claims}
     for claim_uid, error in errors.items():
         if claim_uid not in names:
@@ -669,7 +692,7 @@ def _check_results(method: str, claims: list[drapb.Claim], errors: Mapping[str, 
 
 
 def _pod_resource_claims(pod: v1.Pod) -> list[v1.PodResourceClaim]:
-    """The pod's claims, and the one that was made for its extended resources."""
+    """Return the pod's claims, including the one that was created for its extended resources."""
     status = _extended_resource_claim_status(pod)
     if status is None:
         return pod.spec.resource_claims
@@ -682,7 +705,10 @@ def _extended_resource_claim_status(pod: v1.Pod) -> v1.PodExtendedResourceClaimS
 
 
 def _claim_requests(pod: v1.Pod, container: v1.Container) -> dict[str, list[str]]:
-    """By claim, the requests of it that the container has; "" is all of them. A pod may have thousands of claims."""
+    """Return the container's requests by claim; "" stands for all requests of the claim.
+
+    A pod may have thousands of claims, so this avoids nested loops.
+    """
     wanted: dict[str, list[str]] = {}
     for claim in container.resources.claims:
         wanted.setdefault(claim.name, []).append(claim.request)
@@ -703,7 +729,10 @@ def _claim_requests(pod: v1.Pod, container: v1.Container) -> dict[str, list[str]
 
 
 def _claim_names_of(pod: v1.Pod) -> dict[str, str]:
-    """The names of the objects behind the pod's claims, as far as there are any. There may be thousands of claims."""
+    """Return the names of the objects behind the pod's claims, as far as they exist.
+
+    A pod may have thousands of claims, so this avoids nested loops.
+    """
     named = {claim.name: claim.resource_claim_name for claim in pod.spec.resource_claims}
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     return {name: claim_name for names in (named, made) for name, claim_name in names.items() if claim_name}
@@ -745,15 +774,15 @@ _DEVICE_HEALTH = {
 
 
 class HealthStreamError(Exception):
-    """A driver tells more of its devices' health than the kubelet listens to."""
+    """Signal that a driver reports more about its devices' health than the kubelet accepts."""
 
 
 def _can_be_claimed(device: drahealthv1alpha1.DeviceIdentifier) -> bool:
-    """Whether a claim can have the device.
+    """Report whether a claim can contain the device.
 
-    DIVERGES (safer): a device is passed over if its name, or that of its pool, is longer than any in a ResourceSlice.
-    Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
-    Why: no claim can have it, and it would take memory, and space on the disk.
+    DIVERGES (safer): the kubelet ignores a device if its name, or its pool's name, is too long for a ResourceSlice.
+    Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: there is no limit.
+    Why: no claim can contain the device, and it would take memory and disk space.
     Test: manager_test.py:test_devices_with_names_that_no_device_can_have_are_not_kept
     """
     if max(len(device.pool_name), len(device.device_name)) <= MAX_NAME_LENGTH:
@@ -782,7 +811,7 @@ def _build_device_health(device: drahealthv1alpha1.DeviceHealth) -> state.Device
 
 
 def truncate_health_message(message: str) -> str:
-    """No more than the API takes; the end of a message that was cut is three dots."""
+    """Cut a message to the length that the API allows; the end of a shortened message is three dots."""
     longest = v1.RESOURCE_HEALTH_MESSAGE_MAX_LENGTH
     data = message.encode()
     return message if len(data) <= longest else data[: longest - 3].decode(errors="ignore") + "..."

@@ -377,7 +377,7 @@ def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> No
     again.status.allocation.devices.results[0].device = "dev-1"
     node.client.add(again)
     second = new_pod(named("claim"), name="q")
-    with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim was allocated anew, and an earlier pod"):
+    with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim has a new allocation, and an earlier pod"):
         node.prepare(second)
     assert not node.manager.pod_might_need_to_unprepare_resources(types.UID("uid-of-q"))
     node.unprepare(new_pod(named("claim")))
@@ -871,7 +871,7 @@ def test_driver_that_tells_without_a_pause(node: Node, monkeypatch: pytest.Monke
     handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     most = dramanager.MAX_HEALTH_REPORTS
     handle(reports(most), DRIVER)
-    with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports a second of waiting$"):
+    with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports in each second$"):
         handle(reports(most + 1), DRIVER)
 
 
@@ -888,7 +888,7 @@ def test_driver_that_tells_of_too_many_devices(node: Node, monkeypatch: pytest.M
     monkeypatch.setattr(dramanager, "MAX_DEVICES", 3)
     handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     handle(reports(1, devices=3), DRIVER)
-    with pytest.raises(dramanager.HealthStreamError, match=r"^a report of 4 devices, of at most 3$"):
+    with pytest.raises(dramanager.HealthStreamError, match=r"^report of 4 devices, maximum 3$"):
         handle(reports(1, devices=4), DRIVER)
 
 

@@ -1,4 +1,4 @@
-"""What a container gets of its pod's claims.
+"""Define what a container gets from its pod's claims.
 
 Go: pkg/kubelet/cm/dra/types.go
 """

@@ -1,4 +1,4 @@
-"""The plugins of drivers: who they are, how they are reached, and what becomes of their slices when they go.
+"""Register and call the plugins of drivers, and delete the slices of drivers that are gone.
 
 Go: pkg/kubelet/cm/dra/plugin
 """

@@ -1,4 +1,4 @@
-"""Calls of one plugin of a driver.
+"""Call one plugin of a driver.
 
 Go: pkg/kubelet/cm/dra/plugin/dra_plugin.go
 """
@@ -22,9 +22,9 @@ from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from pkg import golang, klog
 from pkg.util import grpcconn, grpcstatus
 
-# Seconds that a driver has to answer: half the time after which the kubelet tries again.
+# This is the time, in seconds, that a driver gets to answer. It is half the time after which the kubelet tries again.
 DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
-# Services that the kubelet knows, the newest first. Messages of both are the same on the wire.
+# These are the services that the kubelet knows, the newest first. Both have the same messages on the wire.
 SERVICES_SUPPORTED_BY_KUBELET = (drapbv1.DRA_PLUGIN_SERVICE, drapbv1beta1.DRA_PLUGIN_SERVICE)
 
 _NODE_WATCH_RESOURCES = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
@@ -34,7 +34,10 @@ T = TypeVar("T", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class _Method(Generic[T]):
-    """The response as bytes, as gRPC's library never ends a call of which it could not decode a response."""
+    """Describe a method whose responses arrive as bytes.
+
+    gRPC's library never ends a call whose response it fails to decode.
+    """
 
     name: str
     full_name: str
@@ -43,13 +46,13 @@ class _Method(Generic[T]):
 
 
 _OPTIONS = [
-    # The name that Go sends, which some servers check.
+    # Go's client sends this name, and some servers check it.
     ("grpc.default_authority", "localhost"),
-    # A proxy of the environment is nothing for a socket of this machine.
+    # A proxy from the environment cannot reach a local socket.
     ("grpc.enable_http_proxy", 0),
-    # Connections share nothing, and so no waiting time after a driver could not be reached.
+    # Without this option, connections would share a backoff after a driver could not be reached.
     ("grpc.use_local_subchannel_pool", 1),
-    # A plugin that comes back is to be noticed soon; milliseconds.
+    # The kubelet must soon notice a plugin that returns. In milliseconds.
     ("grpc.max_reconnect_backoff_ms", 5000),
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
@@ -57,9 +60,9 @@ _OPTIONS = [
 
 
 class DRAPlugin:
-    """One registered plugin of a driver. Thread-safe.
+    """Call one registered plugin of a driver. Thread-safe.
 
-    Methods raise grpcstatus.StatusError for what the plugin answers, and when it does not in time.
+    The methods raise grpcstatus.StatusError for an error of the plugin, and for a timeout.
     """
 
     def __init__(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
@@ -67,23 +70,23 @@ class DRAPlugin:
         self.endpoint = endpoint
         self.chosen_service = chosen_service
         self._client_call_timeout = client_call_timeout
-        # Connects when it is used, and again when it was cut.
+        # The channel connects at its first use, and reconnects after a lost connection.
         self.conn = grpc.insecure_channel(f"unix:{endpoint}", options=_OPTIONS)
-        # What can be called is made here and not with each call: on a connection that was closed in the meantime,
-        # which a deregistration does at any time, gRPC takes the whole process with it.
+        # The callables are created here, and not for each call. A deregistration may close the channel at any time, and
+        # gRPC crashes the whole process when a callable is created on a closed channel.
         self._node_prepare_resources = self._method(
             "NodePrepareResources", drapb.NodePrepareResourcesRequest, drapb.NodePrepareResourcesResponse
         )
         self._node_unprepare_resources = self._method(
             "NodeUnprepareResources", drapb.NodeUnprepareResourcesRequest, drapb.NodeUnprepareResourcesResponse
         )
-        # The responses as bytes, for the same reason as in _Method.
+        # The responses arrive as bytes for the reason given in _Method.
         self._node_watch_resources: grpc.UnaryStreamMultiCallable[Message, bytes] = self.conn.unary_stream(
             _NODE_WATCH_RESOURCES, drahealthv1alpha1.NodeWatchResourcesRequest.SerializeToString
         )
 
     def _method(self, name: str, request_type: type[Message], response_type: type[T]) -> _Method[T]:
-        # The same messages whatever the service's version, which is but in the method's name.
+        # All versions of the service have the same messages; only the method's name contains the version.
         full_name = f"/k8s.io.kubelet.pkg.apis.dra.{self.chosen_service}/{name}"
         call: grpc.UnaryStreamMultiCallable[Message, bytes] = self.conn.unary_stream(
             full_name, request_type.SerializeToString
@@ -93,20 +96,20 @@ class DRAPlugin:
     def node_prepare_resources(
         self, ctx: golang.Context, req: drapb.NodePrepareResourcesRequest
     ) -> drapb.NodePrepareResourcesResponse:
-        """Have the claims prepared. What went wrong with single ones stands in the response."""
+        """Have the claims prepared. The response contains the errors of individual claims."""
         return self._call(ctx, self._node_prepare_resources, req)
 
     def node_unprepare_resources(
         self, ctx: golang.Context, req: drapb.NodeUnprepareResourcesRequest
     ) -> drapb.NodeUnprepareResourcesResponse:
-        """Have the claims given back. What went wrong with single ones stands in the response."""
+        """Have the claims unprepared. The response contains the errors of individual claims."""
         return self._call(ctx, self._node_unprepare_resources, req)
 
     @contextmanager
     def node_watch_resources(
         self, ctx: golang.Context
     ) -> Iterator[Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]]:
-        """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
+        """Receive reports about the plugin's devices until `ctx` is cancelled or the plugin ends the stream."""
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
         request = drahealthv1alpha1.NodeWatchResourcesRequest()
         with grpcconn.started(ctx, self._node_watch_resources, request) as call:
@@ -136,7 +139,7 @@ class DRAPlugin:
             raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, str(err)) from err
 
     def close(self) -> None:
-        """Cut the connection: calls in flight fail, and none is made any more."""
+        """Close the connection. Pending calls fail, and no further call is possible."""
         self.conn.close()
 
     def _call(self, ctx: golang.Context, method: _Method[T], request: Message) -> T:
@@ -156,7 +159,10 @@ class DRAPlugin:
 
 @contextmanager
 def _observed(driver_name: str, full_method: str) -> Iterator[None]:
-    """Count how long the call took. Go: newMetricsInterceptor"""
+    """Measure the duration of the call.
+
+    Go: newMetricsInterceptor
+    """
     start, code = time.monotonic(), grpc.StatusCode.OK
     try:
         yield

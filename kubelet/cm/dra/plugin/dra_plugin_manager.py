@@ -1,4 +1,4 @@
-"""Which plugins there are of which drivers, and the end of slices whose driver is gone.
+"""Register the plugins of drivers, and delete the slices of drivers that are gone.
 
 Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go
 """
@@ -24,28 +24,29 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Plugins of all drivers together.
-# DIVERGES (safer): beyond MAX_PLUGINS, a plugin cannot register unless some driver has an older one that is not
-# connected, which is let go for it.
-# Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: has no bound.
+# MAX_PLUGINS is the maximum number of plugins, of all drivers together.
+# DIVERGES (safer): beyond MAX_PLUGINS, a plugin can register only in place of an older plugin that is not connected and
+# has a successor.
+# Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: there is no limit.
 # Why: each plugin takes two threads and a connection, and may register under another name each time.
 # Test: dra_plugin_manager_test.py:test_more_plugins_than_there_can_be,
 # dra_plugin_manager_test.py:test_plugins_that_left_their_sockets_make_room
 MAX_PLUGINS = 200
-# Seconds after which a health stream that ended is begun again.
+# This is the time, in seconds, after which a health stream that ended is opened again.
 HEALTH_STREAM_RETRY_PERIOD = 5.0
-# Seconds, at first, until the deletion of slices is tried again.
+# This is the initial backoff, in seconds, for the deletion of slices.
 WIPE_RETRY_DURATION = 1.0
 
 
 class MonitoredPlugin(dra_plugin.DRAPlugin):
-    """A plugin of which is known whether it is connected. `connected` is guarded by the manager's lock."""
+    """Track whether a plugin is connected. The manager's lock guards `connected`."""
 
     def __init__(
         self, ctx: golang.Context, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float
     ) -> None:
         super().__init__(driver_name, endpoint, chosen_service, client_call_timeout)
-        # Ends when the plugin is deregistered, or all are, and with it what goes on in the background.
+        # This context ends when the plugin is deregistered or the manager stops, and ends the plugin's background
+        # threads.
         self.ctx, self._cancel = golang.with_cancel(ctx)
         golang.after_func(self.ctx, super().close)
         self.connected = False
@@ -55,10 +56,11 @@ class MonitoredPlugin(dra_plugin.DRAPlugin):
 
 
 class DRAPluginManager:
-    """Takes plugins of drivers from the plugin manager. Thread-safe.
+    """Register the plugins of drivers for the plugin manager. Thread-safe.
 
-    Resource slices of a driver none of whose plugins has been connected for `wiping_delay` seconds are deleted, so that
-    no pod is scheduled for devices that nobody prepares. Everything ends with ctx.
+    If no plugin of a driver has been connected for `wiping_delay` seconds, the manager deletes the driver's resource
+    slices, so that the scheduler places no pod that needs devices which no driver can prepare. All threads end with
+    `ctx`.
     """
 
     def __init__(
@@ -70,27 +72,28 @@ class DRAPluginManager:
         wiping_delay: float,
         registered: Callable[[str], None] = lambda driver_name: None,
     ) -> None:
-        """`registered` is told the name of each driver of which a plugin has come."""
+        """The manager calls `registered` with the driver's name after each registration of a plugin."""
         self._background_ctx, self._cancel = golang.with_cancel(ctx)
         self._kube_client = kube_client
         self._get_node = get_node
         self._stream_handler = stream_handler
         self._wiping_delay = wiping_delay
         self._registered = registered
-        self._mutex = threading.Lock()  # guards all below, and which plugins are connected
-        # By driver, in the order in which they came.
+        self._mutex = threading.Lock()  # guards the fields below, and MonitoredPlugin.connected
+        # The keys are drivers; the plugins are in the order of their registration.
         self._store: dict[str, list[MonitoredPlugin]] = {}
-        # How to call off the deletion of a driver's slices.
+        # By driver, these functions cancel the deletion of slices.
         self._pending_wipes: dict[str, Callable[[], None]] = {}
-        # Drivers for whose deletions there was no thread.
+        # These are the drivers whose deletion could not start for lack of a thread.
         self._unplanned_wipes: set[str] = set()
         self._threads: list[golang.Thread] = []
-        # No driver has registered yet, and perhaps none will: what was there before may be of no use to pods now.
+        # No driver has registered yet, and perhaps none will. Slices from before the kubelet's start may be useless
+        # now.
         if kube_client is not None:
             self._go(self._wipe_resource_slices, self._background_ctx, "", name="dra-wipe-slices")
 
     def stop(self) -> None:
-        """End what goes on in the background, and wait until it has ended."""
+        """End the background threads, and wait until they have ended."""
         self._cancel()
         with self._mutex:
             threads = list(self._threads)
@@ -98,7 +101,7 @@ class DRAPluginManager:
             thread.join()
 
     def get_plugin(self, driver_name: str) -> dra_plugin.DRAPlugin:
-        """The driver's plugin to call. Raises LookupError with a text that names the driver."""
+        """Return the driver's plugin to call. Raise LookupError, which names the driver."""
         if not driver_name:
             raise LookupError("DRA driver name is empty")
         plugin = self._get(driver_name)
@@ -107,7 +110,10 @@ class DRAPluginManager:
         return plugin
 
     def _get(self, driver_name: str) -> dra_plugin.DRAPlugin | None:
-        """The last that came of those that are connected, which is most likely the newest; else the last of all."""
+        """Return the plugin that registered last, of the connected plugins if there are any.
+
+        That plugin is most likely the newest.
+        """
         with self._mutex:
             plugins = self._store.get(driver_name, [])
             if not plugins:
@@ -119,16 +125,19 @@ class DRAPluginManager:
             )
             return plugin
 
-    # ---- What the plugin manager calls ----
+    # ---- Calls from the plugin manager ----
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raises ValueError for a plugin without a service that the kubelet knows."""
+        """Raise ValueError for a plugin without a service that the kubelet knows."""
         self._chosen_service(plugin_name, endpoint, versions)
 
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Raises ValueError, also for an endpoint that the driver has a plugin at already, and golang.ThreadError."""
+        """Register a plugin.
+
+        Raise ValueError, also if the driver already has a plugin at the endpoint, or golang.ThreadError.
+        """
         chosen_service = self._chosen_service(plugin_name, endpoint, versions)
         timeout = dra_plugin.DEFAULT_CLIENT_CALL_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
         self._make_room()
@@ -143,9 +152,9 @@ class DRAPluginManager:
         self._remove(plugin_name, endpoint)
 
     def _make_room(self) -> None:
-        """If there are as many plugins as there can be, let go of one that has a successor and is not connected.
+        """At the maximum number of plugins, remove one that has a successor and is not connected.
 
-        A driver that is killed leaves the socket of its registration, and its successor may have another.
+        A driver that is killed leaves its registration socket behind, and its successor may use another.
         """
         with self._mutex:
             replaced = (plugin for plugins in self._store.values() for plugin in plugins[:-1] if not plugin.connected)
@@ -159,10 +168,10 @@ class DRAPluginManager:
     def _add(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
         with self._mutex:
             if any(plugin.endpoint == endpoint for plugin in self._store.get(driver_name, [])):
-                # One plugin is not to take the place of another behind its back.
+                # One plugin must not silently replace another.
                 raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver_name}")
             if self._count_locked() >= MAX_PLUGINS:
-                raise ValueError(f"there are {MAX_PLUGINS} DRA plugins, which are as many as there can be")
+                raise ValueError(f"there are {MAX_PLUGINS} DRA plugins, which is the maximum")
             klog.v(4).info_s("Creating new gRPC connection", target=f"unix:{endpoint}")
             plugin = MonitoredPlugin(self._background_ctx, driver_name, endpoint, chosen_service, client_call_timeout)
             plugins = self._store.setdefault(driver_name, [])
@@ -192,11 +201,11 @@ class DRAPluginManager:
                 "Unregistered DRA plugin", driverName=driver_name, endpoint=endpoint, numPlugins=len(plugins)
             )
             self._sync_locked(driver_name)
-        # Not under the lock, which the thread may wait for that tells of the connection.
+        # Close without the lock, because the thread that reports connection changes may be waiting for it.
         plugin.close()
 
     def _chosen_service(self, driver_name: str, endpoint: str, supported_services: Sequence[str]) -> str:
-        """The service to call. Raises ValueError when there is none."""
+        """Return the service to call. Raise ValueError if there is none."""
         try:
             return self._validate_supported_services(supported_services)
         except ValueError as err:
@@ -206,7 +215,7 @@ class DRAPluginManager:
 
     @staticmethod
     def _validate_supported_services(supported_services: Iterable[str]) -> str:
-        """The first of a plugin's services that the kubelet knows. Raises ValueError when it knows none."""
+        """Return the first of the plugin's services that the kubelet knows. Raise ValueError if there is none."""
         services = list(supported_services)
         if not services:
             raise ValueError("empty list of supported gRPC services (aka supported versions)")
@@ -219,22 +228,24 @@ class DRAPluginManager:
     # ---- Health ----
 
     def _watch_health(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> None:
-        """Read the plugin's health stream, again and again, until it is deregistered."""
+        """Read the plugin's health stream, and open it again when it ends, until the plugin is deregistered."""
         while self._read_health_stream(plugin, handler) and not plugin.ctx.wait(HEALTH_STREAM_RETRY_PERIOD):
             pass
 
     def _read_health_stream(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> bool:
-        """Returns whether another try makes sense."""
+        """Read the stream once, and report whether another attempt makes sense."""
         try:
             with plugin.node_watch_resources(plugin.ctx) as stream:
                 handler.handle_watch_resources_stream(plugin.ctx, stream, plugin.driver_name)
-        except Exception as err:  # Whatever the plugin sent: only its own health is not known.
+        except Exception as err:  # Whatever the plugin sent, only the health of its own devices is unknown.
             if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
-                # DIVERGES (fault of Go): the kubelet asks a plugin once that does not report the health of devices.
-                # Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: asks each five seconds.
-                # Why: the call is optional, and the log of each node would have an error every five seconds.
+                # DIVERGES (fault of Go): the kubelet calls a plugin that does not report the health of devices only
+                # once.
+                # Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: it calls the plugin
+                # every five seconds.
+                # Why: the service is optional, and the log of each node would show an error every five seconds.
                 # Test: dra_plugin_manager_test.py:test_plugin_without_health_is_asked_once
-                klog.v(3).info_s("DRA plugin does not tell of its devices' health", driverName=plugin.driver_name)
+                klog.v(3).info_s("DRA plugin does not report its devices' health", driverName=plugin.driver_name)
                 return False
             klog.v(3).info_s("WatchResources health stream has ended", driverName=plugin.driver_name, err=err)
         return plugin.ctx.err() is None
@@ -259,7 +270,7 @@ class DRAPluginManager:
             self._sync_locked(plugin.driver_name)
 
     def _sync_locked(self, driver_name: str) -> None:
-        """Plan, or call off, the deletion of the driver's slices, now that something about its plugins is new."""
+        """Schedule or cancel the deletion of the driver's slices after a change of its plugins."""
         if self._kube_client is None:
             return
         self._unplanned_wipes.discard(driver_name)
@@ -267,21 +278,21 @@ class DRAPluginManager:
             if (call_off := self._pending_wipes.pop(driver_name, None)) is not None:
                 call_off()
             return
-        # What was planned before stands, with its time.
+        # A deletion that is already scheduled keeps its time.
         if driver_name not in self._pending_wipes and self._background_ctx.err() is None:
             ctx, cancel = golang.with_cancel(self._background_ctx)
             try:
                 self._go_locked(self._wipe_later, ctx, driver_name, name=f"dra-wipe-{driver_name}")
             except golang.ThreadError as err:
-                klog.error_s(err, "Deleting ResourceSlices is not possible now", driverName=driver_name)
+                klog.error_s(err, "Cannot delete ResourceSlices now, will retry", driverName=driver_name)
                 cancel()
                 self._unplanned_wipes.add(driver_name)
                 return
-            # The thread looks here only once it has this method's lock.
+            # The new thread reads this entry only after it gets the lock that this method's caller holds.
             self._pending_wipes[driver_name] = cancel
 
     def plan_wipes(self) -> None:
-        """Plan the deletions for which there was no thread. To be called now and then."""
+        """Schedule the deletions that could not start for lack of a thread. Call this periodically."""
         with self._mutex:
             for driver_name in list(self._unplanned_wipes):
                 self._sync_locked(driver_name)
@@ -295,7 +306,10 @@ class DRAPluginManager:
                 self._pending_wipes.pop(driver_name)()
 
     def _wipe_resource_slices(self, ctx: golang.Context, driver: str) -> None:
-        """Delete the node's slices of that driver, or all if it is empty. Tries until it succeeds or ctx ends."""
+        """Delete the driver's slices on this node, or all slices if `driver` is empty.
+
+        Try again until the deletion succeeds or `ctx` ends.
+        """
         backoff = wait.Backoff(duration=WIPE_RETRY_DURATION, factor=2.0, jitter=0.2, steps=100, cap=300.0)
         while ctx.err() is None and not self._try_wipe(ctx, driver):
             ctx.wait(backoff.step())
@@ -309,7 +323,7 @@ class DRAPluginManager:
                 selector += f",{resourceapi.RESOURCE_SLICE_SELECTOR_DRIVER}={driver}"
             slices = self._kube_client.resource_v1.resource_slices()
             slices.delete_collection(ctx, list_options=metav1.ListOptions(field_selector=selector))
-        except Exception as err:  # Whatever it is, an unreachable server above all: nobody else would try again.
+        except Exception as err:  # Most errors mean an unreachable API server. Nothing else would try again.
             if selector and apierrors.is_not_found(err):
                 klog.v(5).info_s("ResourceSlices not found, nothing to delete.", fieldSelector=selector)
                 return True
@@ -322,12 +336,12 @@ class DRAPluginManager:
     # ---- Threads ----
 
     def threads(self) -> list[str]:
-        """What goes on in the background."""
+        """List the names of the background threads that run."""
         with self._mutex:
             return [thread.name for thread in self._threads if thread.is_alive()]
 
     def pending_wipes(self) -> list[str]:
-        """The drivers whose slices are about to be deleted."""
+        """List the drivers whose slices are about to be deleted."""
         with self._mutex:
             return list(self._pending_wipes)
 

@@ -159,7 +159,7 @@ def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 1)
     manager = make()
     manager.register_plugin(DRIVER, "/one.sock", [V1], None)
-    with pytest.raises(ValueError, match="there are 1 DRA plugins, which are as many as there can be"):
+    with pytest.raises(ValueError, match="there are 1 DRA plugins, which is the maximum"):
         manager.register_plugin("other", "/two.sock", [V1], None)
     assert [name for name in manager.threads() if "other" in name] == []
     manager.deregister_plugin(DRIVER, "/one.sock")
@@ -177,7 +177,7 @@ def test_plugins_that_left_their_sockets_make_room(make: Make, tmp_path: Path, m
             manager.register_plugin(DRIVER, endpoint, [V1], None)
         manager.register_plugin("other", "/other.sock", [V1], None)
         # The others serve, or may be about to.
-        with pytest.raises(ValueError, match="as many as there can be"):
+        with pytest.raises(ValueError, match="which is the maximum"):
             manager.register_plugin("third", "/third.sock", [V1], None)
         assert manager.get_plugin(DRIVER).endpoint == serving.endpoint
         manager.deregister_plugin(DRIVER, serving.endpoint)

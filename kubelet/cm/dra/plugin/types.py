@@ -1,4 +1,4 @@
-"""Who listens to what plugins tell of their devices.
+"""Define the receiver of what plugins report about their devices.
 
 Go: pkg/kubelet/cm/dra/plugin/types.go
 """
@@ -13,13 +13,13 @@ from pkg import golang
 
 
 class StreamHandler(Protocol):
-    """Takes the health of devices."""
+    """Define the receiver of devices' health."""
 
     def handle_watch_resources_stream(
         self, ctx: golang.Context, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
     ) -> None:
-        """Read until the stream ends, which it does with ctx. Called on a thread of the plugin.
+        """Read until the stream ends, which happens at the latest when `ctx` ends.
 
-        Raises what the stream raises.
+        This runs on a thread of the plugin. Raise what the stream raises.
         """
         ...

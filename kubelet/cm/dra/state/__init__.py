@@ -1,4 +1,4 @@
-"""What was prepared for which pods, as it outlives the kubelet.
+"""Keep the record of prepared claims and their pods across a restart of the kubelet.
 
 Go: pkg/kubelet/cm/dra/state
 """

@@ -1,4 +1,4 @@
-"""The form in which claims stand on disk: Go's, so that a node can be handed over.
+"""Encode claims in the Go kubelet's format, so that either kubelet can take a node over from the other.
 
 Go: pkg/kubelet/cm/dra/state/checkpoint.go
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Checkpoint:
-    """Claims as text, and the checksum of the text."""
+    """Hold claims as text, and the checksum of the text."""
 
     def __init__(self, data: Iterable[ClaimInfoState] = ()) -> None:
         document = {
@@ -49,15 +49,15 @@ class Checkpoint:
 
     @codec.reading("Data of the checkpoint")
     def get_claim_info_state_list(self) -> list[ClaimInfoState]:
-        """What the text says. Raises ValueError naming what in it is of another form or version."""
+        """Parse the text. Raise ValueError, which names the part that has an unexpected form or version."""
         document = _value(json.loads(self.data), dict, "Data")
-        # DIVERGES (safer): a checkpoint of another kind or version is refused.
-        # Go: pkg/kubelet/cm/dra/state/checkpoint.go, (*Checkpoint).GetClaimInfoStateList: looks at neither.
-        # Why: the file of a newer kubelet may mean something else, and its claims would be lost.
+        # DIVERGES (safer): the kubelet rejects a checkpoint of another kind or version.
+        # Go: pkg/kubelet/cm/dra/state/checkpoint.go, (*Checkpoint).GetClaimInfoStateList: it checks neither.
+        # Why: the file of a newer kubelet may have another meaning, and its claims would be lost.
         # Test: checkpointer_test.py:test_what_cannot_be_read
         for key, known in (("kind", CHECKPOINT_KIND), ("apiVersion", CHECKPOINT_API_VERSION)):
             if document.get(key, known) != known:
-                raise ValueError(f"{key} of the checkpoint is {document[key]!r}, and only {known!r} is known")
+                raise ValueError(f"{key} of the checkpoint is {document[key]!r}, not {known!r}")
         return _list(document, "ClaimInfoStateList", _claim_from_json)
 
 
@@ -118,14 +118,14 @@ def _list(document: dict[str, Any], key: str, convert: Callable[[dict[str, Any]]
 
 
 def _value(value: Any, kind: type[T], name: str) -> T:
-    """The value, if it is of that kind. Raises ValueError naming it."""
+    """Return the value if it has the expected type. Raise ValueError, which names the value, otherwise."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(f"{name} of the checkpoint is {value!r}, not a {kind.__name__}")
     return value
 
 
 def go_json(document: object) -> str:
-    """JSON as Go's encoder writes it, which escapes what could end a script in a web page."""
+    """Return JSON as Go's encoder writes it, which escapes characters that could end a script in a web page."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

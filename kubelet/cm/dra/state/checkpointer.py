@@ -1,4 +1,4 @@
-"""Where claims are kept on disk.
+"""Read and write the file that keeps claims across a restart.
 
 Go: pkg/kubelet/cm/dra/state/checkpointer.go
 """
@@ -11,17 +11,17 @@ from kubelet.cm.dra.state.checkpoint import Checkpoint
 
 
 class Checkpointer:
-    """One checkpoint in a directory. Thread-safe."""
+    """Read and write one checkpoint in a directory. Thread-safe."""
 
     def __init__(self, state_dir: str, checkpoint_name: str) -> None:
-        """Raises OSError when the directory cannot be made, ValueError for a checkpoint without a name."""
+        """Raise OSError if the directory cannot be created, ValueError for an empty name."""
         if not checkpoint_name:
             raise ValueError("received empty string instead of checkpointName")
         self._checkpoint_manager = checkpointmanager.CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
 
     def get_or_create(self) -> Checkpoint:
-        """What is there, or an empty one that is there from now on. Raises ValueError, OSError."""
+        """Return the existing checkpoint, or store an empty one and return it. Raise ValueError or OSError."""
         checkpoint = Checkpoint()
         try:
             self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint)
@@ -32,5 +32,5 @@ class Checkpointer:
         return checkpoint
 
     def store(self, checkpoint: Checkpoint) -> None:
-        """Raises OSError."""
+        """Write the checkpoint. Raise OSError."""
         self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)

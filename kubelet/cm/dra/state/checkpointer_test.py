@@ -97,10 +97,10 @@ _LIST = '{"kind":"DRACheckpoint","ClaimInfoStateList":[%s]}'
         pytest.param('{"Checksum": true}', "Checksum of the checkpoint is True, not a int", id="checksum-of-another"),
         pytest.param(written(_LIST % "", Checksum=17), "checkpoint is corrupted", id="wrong-checksum"),
         pytest.param('{"version":"v1","entries":{},"checksum":7}', "Expecting value", id="old-form"),
-        pytest.param(written({"kind": "Other"}), "kind of the checkpoint is 'Other', and only 'DRACheck", id="kind"),
+        pytest.param(written({"kind": "Other"}), "kind of the checkpoint is 'Other', not 'DRACheck", id="kind"),
         pytest.param(
             written({"apiVersion": "checkpoint.dra.kubelet.k8s.io/v2"}),
-            "apiVersion of the checkpoint is 'checkpoint.dra.kubelet.k8s.io/v2', and only",
+            "apiVersion of the checkpoint is 'checkpoint.dra.kubelet.k8s.io/v2', not",
             id="version",
         ),
         pytest.param(written("[" * 100_000), "Data of the checkpoint is nested too deeply", id="deep"),

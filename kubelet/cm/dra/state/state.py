@@ -1,4 +1,4 @@
-"""What is known of claims, of the devices they were given, and of devices' health.
+"""Define the records of claims, of their devices, and of the devices' health.
 
 Go: pkg/kubelet/cm/dra/state/state.go
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An allocated device as its driver described it. Names of requests, a share and CDI ids need not be there."""
+    """Describe an allocated device as its driver reported it. Request names, share ID and CDI IDs are optional."""
 
     pool_name: str = ""
     device_name: str = ""
@@ -23,26 +23,26 @@ class Device:
 
 @dataclass(slots=True)
 class DriverState:
-    """What a driver has prepared for a claim."""
+    """Record what a driver has prepared for a claim."""
 
     devices: list[Device] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ClaimInfoState:
-    """A claim that some pod has, or was about to have, prepared on this node."""
+    """Record a claim that is prepared, or was about to be prepared, for a pod on this node."""
 
     claim_uid: str = ""
     claim_name: str = ""
     namespace: str = ""
-    # The pods that refer to it.
+    # These are the UIDs of the pods that use the claim.
     pod_uids: set[str] = field(default_factory=set)
-    # By name, all drivers that the claim was allocated devices of, whether they describe any or not.
+    # The keys are the names of all drivers whose devices the claim was allocated, even if a driver reported no device.
     driver_state: dict[str, DriverState] = field(default_factory=dict)
 
 
 class DeviceHealthStatus(enum.StrEnum):
-    """How a device is."""
+    """Name the health of a device."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -51,16 +51,16 @@ class DeviceHealthStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What a driver told of a device, and when."""
+    """Record what a driver last reported about a device."""
 
     pool_name: str
     device_name: str
     health: DeviceHealthStatus = DeviceHealthStatus.UNKNOWN
     last_updated: datetime.datetime | None = None  # by the steady clock
-    # Seconds for which that holds; 0 stands for the default.
+    # This is the time, in seconds, for which the report is valid; 0 stands for the default.
     health_check_timeout: float = 0.0
     message: str = ""
 
 
-# By driver, and then by "<pool>/<device>".
+# The keys are a driver's name, and then "<pool>/<device>".
 DevicesHealthMap = dict[str, dict[str, DeviceHealth]]

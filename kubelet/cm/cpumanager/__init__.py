@@ -1,7 +1,7 @@
-"""Which processors containers run on.
+"""Decide on which CPUs containers run.
 
-A container of a guaranteed pod that requests whole processors can have them for itself (the static policy); all
-others share the rest. What was given out is in a file, so that it is still so after a restart of the kubelet.
+With the static policy, a container of a guaranteed pod gets exclusive CPUs if it requests an integer number of CPUs;
+all other containers share the rest. A file keeps the assignments across a restart of the kubelet.
 
 Go: pkg/kubelet/cm/cpumanager
 """

@@ -1,8 +1,8 @@
-"""Which of the free processors a container gets.
+"""Choose a container's CPUs from the free ones.
 
-Those that are close to each other, and so that as little as possible is torn apart: whole sockets and NUMA nodes,
-then (with an option) caches, then whole cores, then single processors of cores that are in use already. Where there
-is a choice, what has the fewest free processors is taken first.
+The chosen CPUs are close to each other and leave large units intact: whole sockets and NUMA nodes come first, then with
+an option whole caches, then whole cores, then single CPUs of cores that are already in use. If there is a choice, the
+unit with the fewest free CPUs comes first.
 
 Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go
 """
@@ -22,14 +22,14 @@ from pkg.utils.cpuset import CPUSet
 
 
 class NotEnoughCPUsError(ValueError):
-    """There are not as many as were asked for."""
+    """Signal that fewer CPUs are free than requested."""
 
 
 class CPUSortingStrategy(enum.Enum):
-    """In which order single processors are taken.
+    """Define the order in which single CPUs are taken.
 
-    PACKED: all of a core before the next one. SPREAD: by their numbers, which on most machines are of one core after
-    the other first, so that each comes from another core.
+    PACKED takes all CPUs of a core before those of the next core. SPREAD takes CPUs by number. On most machines,
+    consecutive numbers belong to different cores, so each CPU comes from another core.
     """
 
     PACKED = "packed"
@@ -37,26 +37,26 @@ class CPUSortingStrategy(enum.Enum):
 
 
 def _round(number: float) -> float:
-    """To three digits, halves up; nothing here is negative."""
+    """Round a number that is not negative to three decimals, with halves up."""
     return math.floor(number * 1000 + 0.5) / 1000
 
 
 def mean(numbers: Sequence[float]) -> float:
-    """With three digits."""
+    """Return the mean, rounded to three decimals."""
     return _round(sum(numbers) / len(numbers))
 
 
 def standard_deviation(numbers: Sequence[float]) -> float:
-    """Of all of them, with three digits."""
+    """Return the standard deviation of the whole population, rounded to three decimals."""
     middle = mean(numbers)
     return _round(math.sqrt(sum((number - middle) ** 2 for number in numbers) / len(numbers)))
 
 
 class CPUAccumulator:
-    """Takes processors until it has as many as it needs.
+    """Take CPUs until the request is satisfied.
 
-    What sorts first in its lists has the fewest free processors; of what has as many, that with the lower number.
-    NUMA nodes come before the sockets in them, or sockets before the nodes in them, whichever the machine has.
+    The lists are sorted by the number of free CPUs, fewest first, and then by ID. The larger unit of the machine comes
+    first: NUMA nodes before their sockets, or sockets before their nodes.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class CPUAccumulator:
         cpu_sorting_strategy: CPUSortingStrategy,
     ) -> None:
         self.topo = topo
-        # Those that can still be taken.
+        # These CPUs are still free.
         self.details = topo.cpu_details.keep_only(available_cpus)
         self.num_cpus_needed = num_cpus
         self.result = cpuset.new()
@@ -75,14 +75,14 @@ class CPUAccumulator:
         self._strategy = cpu_sorting_strategy
 
     def take_full_first_level(self) -> None:
-        """Sockets or NUMA nodes, whichever are the larger."""
+        """Take full sockets or full NUMA nodes, whichever are larger."""
         if self._numa_first:
             self.take_full_numa_nodes()
         else:
             self.take_full_sockets()
 
     def take_full_second_level(self) -> None:
-        """The other of the two."""
+        """Take full sockets or full NUMA nodes, whichever are smaller."""
         if self._numa_first:
             self.take_full_sockets()
         else:
@@ -92,25 +92,25 @@ class CPUAccumulator:
         return self.details.cpus_in_numa_nodes(numa_id) == self.topo.cpu_details.cpus_in_numa_nodes(numa_id)
 
     def _is_socket_free(self, socket_id: int) -> bool:
-        """Whether all of the socket's own processors are free; what _is_core_free says of Go is true of this, too."""
+        """Report whether all CPUs of the socket are free; the divergence of _is_core_free applies here too."""
         return self.details.cpus_in_sockets(socket_id) == self.topo.cpu_details.cpus_in_sockets(socket_id)
 
     def _is_uncore_cache_free(self, uncore_id: int) -> bool:
         return self.details.cpus_in_uncore_caches(uncore_id) == self.topo.cpu_details.cpus_in_uncore_caches(uncore_id)
 
     def _is_core_free(self, core_id: int) -> bool:
-        """Whether all of the core's own processors are free.
+        """Report whether all CPUs of the core are free.
 
-        DIVERGES (fault of Go): a core is free when as many processors are free as this core has.
-        Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).isCoreFree: when as many are free as cores
-        have on average.
-        Why: where cores differ, or processors are offline, one that another container has would be given away again.
+        DIVERGES (fault of Go): a core is free if all CPUs that this core has are free.
+        Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).isCoreFree: a core is free if as many CPUs
+        are free as cores have on average.
+        Why: where cores differ, or CPUs are offline, a CPU of another container would be assigned a second time.
         Test: cpu_assignment_test.py:test_only_what_is_available_is_taken_where_cores_and_sockets_differ
         """
         return self.details.cpus_in_cores(core_id) == self.topo.cpu_details.cpus_in_cores(core_id)
 
     def free_numa_nodes(self) -> list[int]:
-        """Those of which nothing is taken; so of the others."""
+        """List the NUMA nodes whose CPUs are all free. The functions below do the same for smaller units."""
         return [numa for numa in self.sort_available_numa_nodes() if self._is_numa_node_free(numa)]
 
     def free_sockets(self) -> list[int]:
@@ -131,7 +131,7 @@ class CPUAccumulator:
         return sorted(ids, key=lambda number: (len(cpus_in(number)), number))
 
     def sort_available_numa_nodes(self) -> list[int]:
-        """Those with a free processor; so of the others."""
+        """List the NUMA nodes that have a free CPU. The functions below do the same for smaller units."""
         if self._numa_first:
             return self._sort(self.details.numa_nodes(), self.details.cpus_in_numa_nodes)
         return _distinct(
@@ -154,7 +154,7 @@ class CPUAccumulator:
         )
 
     def sort_available_cores(self) -> list[int]:
-        """In the order of what is directly above them."""
+        """List the cores in the order of the units directly above them."""
         if self._numa_first:
             groups = map(self.details.cores_in_sockets, self.sort_available_sockets())
         else:
@@ -175,7 +175,7 @@ class CPUAccumulator:
         self.num_cpus_needed -= len(cpus)
 
     def _take_full(self, free: Iterable[int], cpus_in: Callable[[int], CPUSet], msg: str, key: str) -> None:
-        """All of those that are free and not too large."""
+        """Take all free units that are not larger than the remaining need."""
         for number in free:
             cpus = cpus_in(number)
             if self.needs_at_least(len(cpus)):
@@ -195,12 +195,12 @@ class CPUAccumulator:
         self._take_full(self.free_uncore_cache(), cpus_in, "takeFullUncore: claiming uncore", "uncore")
 
     def take_partial_uncore(self, uncore_id: int) -> None:
-        """All that is needed from this cache's cores, or nothing of it."""
+        """Take the whole remaining need from this cache's cores, or nothing."""
         per_core = self.topo.cpus_per_core()
         cores_needed = (self.num_cpus_needed + per_core - 1) // per_core
         free_cores = self.details.cores_needed_in_uncore_cache(cores_needed, uncore_id)
         free_cpus = self.details.cpus_in_cores(*free_cores)
-        # An odd number tears the last core apart.
+        # An odd request takes only a part of the last core.
         if self.num_cpus_needed % 2 and per_core > 1 and len(free_cpus) > self.num_cpus_needed:
             free_cpus = CPUSet(free_cpus.list()[:-1])
         claimed = self.num_cpus_needed == len(free_cpus)
@@ -216,7 +216,7 @@ class CPUAccumulator:
             self.take(free_cpus)
 
     def take_uncore_cache(self) -> None:
-        """Whole caches as long as one is not too large, and then what fits into one."""
+        """Take whole caches as long as they are not too large, and then the rest from a single cache."""
         cpus_in_uncore = self.topo.cpus_per_uncore()
         for uncore in self.sort_available_uncore_caches():
             if self.needs_at_least(cpus_in_uncore):
@@ -237,7 +237,7 @@ class CPUAccumulator:
         self.take(CPUSet(cpus))
 
     def range_numa_nodes_needed_to_satisfy(self, cpu_group_size: int) -> tuple[int, int]:
-        """The least and the largest number of NUMA nodes from which groups of this size can come."""
+        """Return the smallest and the largest number of NUMA nodes that can provide groups of this size."""
         groups = _div_up(len(self.topo.cpu_details), cpu_group_size)
         groups_per_node = _div_up(groups, len(self.topo.cpu_details.numa_nodes()))
         groups_needed = _div_up(self.num_cpus_needed, cpu_group_size)
@@ -250,17 +250,17 @@ class CPUAccumulator:
         return self.num_cpus_needed < 1
 
     def is_failed(self) -> bool:
-        """Needs more than there are."""
+        """Report whether more CPUs are needed than are free."""
         return self.num_cpus_needed > len(self.details)
 
 
 def _distinct(groups: Iterable[Iterable[int]]) -> list[int]:
-    """What is in the groups, each number once.
+    """Return the members of the groups, each number once.
 
-    DIVERGES (fault of Go): a processor counts once where a socket is part of several NUMA nodes, or the other way.
-    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*numaFirst).sortAvailableSockets: a socket is listed once for
-    each of its nodes, and its processors likewise.
-    Why: on such virtual machines a container would get fewer processors than it asks for.
+    DIVERGES (fault of Go): a CPU counts once if a socket is part of several NUMA nodes, or a node of several sockets.
+    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*numaFirst).sortAvailableSockets: it lists a socket once for each
+    of its nodes, and so the socket's CPUs.
+    Why: on such virtual machines a container would get fewer CPUs than it requests.
     Test: cpu_assignment_test.py:test_sockets_and_nodes_that_overlap
     """
     return list(dict.fromkeys(itertools.chain.from_iterable(groups)))
@@ -277,7 +277,7 @@ def take_by_topology_numa_packed(
     cpu_sorting_strategy: CPUSortingStrategy,
     prefer_align_by_uncore_cache: bool,
 ) -> CPUSet:
-    """From as few NUMA nodes and sockets as can be. Raises NotEnoughCPUsError."""
+    """Take CPUs from as few NUMA nodes and sockets as possible. Raise NotEnoughCPUsError."""
     acc = CPUAccumulator(topo, available_cpus, num_cpus, cpu_sorting_strategy)
     _check_enough(acc, available_cpus, num_cpus)
     steps = [acc.take_full_first_level, acc.take_full_second_level]
@@ -300,9 +300,9 @@ def _check_enough(acc: CPUAccumulator, available_cpus: CPUSet, num_cpus: int) ->
 
 
 class _Distribution(NamedTuple):
-    """How unevenly the node's processors are used afterwards, and from which NUMA nodes they come.
+    """Describe the NUMA nodes of an allocation, and how evenly the machine's CPUs are used afterwards.
 
-    From each of combo comes the same number, and what is then left from those of remainder.
+    Each node of `combo` provides the same number of CPUs, and the nodes of `remainder` provide the rest.
     """
 
     balance: float
@@ -317,11 +317,11 @@ def take_by_topology_numa_distributed(
     cpu_group_size: int,
     cpu_sorting_strategy: CPUSortingStrategy,
 ) -> CPUSet:
-    """The same number from each of as few NUMA nodes as have enough, in groups of a size. Raises NotEnoughCPUsError.
+    """Take the same number of CPUs from each of as few NUMA nodes as possible, in groups of a given size.
 
-    One node, if it has all; or two, of which each has half, and so on. Of several such sets of nodes that is taken
-    after which all nodes have left as equally many as can be. Groups that are too many to be divided go to some of
-    the nodes. If no set will do, what is asked for is packed.
+    One node is enough if it has all CPUs; otherwise two nodes provide half each, and so on. Of several sets of nodes,
+    the best is the one that leaves the most even number of CPUs free on all nodes. Groups that cannot be divided evenly
+    come from some of the nodes. If no set is possible, the CPUs are packed. Raise NotEnoughCPUsError.
     """
     if num_cpus % cpu_group_size:
         return take_by_topology_numa_packed(topo, available_cpus, num_cpus, cpu_sorting_strategy, False)
@@ -341,12 +341,12 @@ def take_by_topology_numa_distributed(
 def _best_distribution(
     available: Mapping[int, int], size: int, num_cpus: int, cpu_group_size: int
 ) -> _Distribution | None:
-    """Of all sets of so many nodes; the first of those that are equally good.
+    """Return the best set of so many nodes, or the first of several equally good ones.
 
-    DIVERGES (fault of Go): the set of NUMA nodes that was found best is the one that is taken.
+    DIVERGES (fault of Go): the kubelet uses the set of NUMA nodes that it found to be best.
     Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).iterateCombinations: two sets of 4 nodes may be
-    slices of one array, and the one that is tried later overwrites the last node of the best.
-    Why: processors would come from a node that was found worse, or that has too few.
+    slices of one array, and the set that is tried later overwrites the last node of the best set.
+    Why: CPUs would come from a node that was found to be worse, or that has too few.
     Test: cpu_assignment_test.py:test_best_set_of_nodes_is_the_one_that_is_taken
     """
     best: _Distribution | None = None
@@ -362,7 +362,7 @@ def _best_distribution(
 def _distribution(
     available: Mapping[int, int], combo: tuple[int, ...], num_cpus: int, cpu_group_size: int
 ) -> _Distribution | None:
-    """How it is from these nodes; None if they have not enough."""
+    """Return the best distribution over these nodes, or None if they have too few CPUs."""
     if sum(available[numa] // cpu_group_size for numa in combo) * cpu_group_size < num_cpus:
         return None
     distribution = _even_share(num_cpus, combo, cpu_group_size)
@@ -392,11 +392,11 @@ def _even_share(num_cpus: int, combo: Sequence[int], cpu_group_size: int) -> int
 def _after_remainder(
     after: Mapping[int, int], subset: Sequence[int], remainder: int, cpu_group_size: int
 ) -> dict[int, int] | None:
-    """What the nodes have when the rest came from these, one group each in turn; None if they have not enough.
+    """Return the free CPUs after these nodes have provided the rest in turn, one group each; None if they have too few.
 
-    DIVERGES (fault of Go): NUMA nodes have enough for the rest of a request if they have as many whole groups.
-    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed: if they have as many processors.
-    Why: two nodes with one processor each have no group of two, for which Go would search for ever.
+    DIVERGES (fault of Go): NUMA nodes can provide the rest of a request only if they have enough whole groups.
+    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed: it checks only the number of CPUs.
+    Why: two nodes with one CPU each have no group of two, for which the Go kubelet would search in an endless loop.
     Test: cpu_assignment_test.py:test_what_is_left_is_divided_in_groups
     """
     if sum(after[numa] // cpu_group_size for numa in subset) * cpu_group_size < remainder:

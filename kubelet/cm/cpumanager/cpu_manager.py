@@ -1,4 +1,4 @@
-"""Gives containers processors for themselves, and keeps the others off them.
+"""Assign exclusive CPUs to containers, and keep all other containers off these CPUs.
 
 Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, cpu_manager_others.go
 """
@@ -37,7 +37,10 @@ CPU_MANAGER_STATE_FILE_NAME = "cpu_manager_state"
 
 
 class RuntimeService(Protocol):
-    """The part of the container runtime that the manager needs. Go: runtimeService"""
+    """Define what the manager needs from the container runtime.
+
+    Go: runtimeService
+    """
 
     def update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
@@ -45,7 +48,7 @@ class RuntimeService(Protocol):
 
 
 class ReconciledContainer(NamedTuple):
-    """A container that was looked at; what is not known of it is empty."""
+    """Name a container that was reconciled; unknown parts are empty."""
 
     pod_name: str
     container_name: str = ""
@@ -53,7 +56,7 @@ class ReconciledContainer(NamedTuple):
 
 
 class Manager:
-    """A hint provider of the topology manager, and whom the life of containers asks. Thread-safe."""
+    """Serve the topology manager as a hint provider, and the container lifecycle. Thread-safe."""
 
     def __init__(
         self,
@@ -66,15 +69,16 @@ class Manager:
         state_file_directory: str,
         affinity: topologymanager.Store,
     ) -> None:
-        """reconcile_period is in seconds; specific_cpus are reserved, or the first ones if it is empty.
+        """Create the policy.
 
-        Raises ValueError for a policy or option that is not known, or does not fit the machine.
+        `reconcile_period` is in seconds. `specific_cpus` are the reserved CPUs; if the set is empty, the first CPUs are
+        reserved. Raise ValueError for a policy or option that is unknown, or that does not fit the machine.
         """
         topo = discover(machine_info)
         self._policy = _new_policy(
             cpu_policy_name, cpu_policy_options, topo, specific_cpus, node_allocatable_reservation, affinity
         )
-        # Nothing is given out, and so nobody need be kept track of.
+        # The none policy assigns no CPUs, so the manager tracks no containers.
         self._is_idle = self._policy.name() == POLICY_NONE
         if not self._is_idle and reconcile_period <= 0:
             raise ValueError(f"cpuManagerReconcilePeriod must be greater than 0 seconds, not {reconcile_period:g}")
@@ -82,14 +86,14 @@ class Manager:
         self._state_file_directory = state_file_directory
         self._all_cpus = topo.cpu_details.cpus()
         self._allocatable_cpus = cpuset.new()
-        # Tells the reconciliation that the shared set has changed.
+        # A message on this channel tells the reconciliation that the shared pool has changed.
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # one allocates or releases at a time; guards what follows
+        self._lock = threading.Lock()  # serializes allocations and releases; guards the fields below
         self._state: state.State = state.StateMemory()
-        # What the containers were last told.
+        # This state holds the CPU sets that were last written to the containers.
         self._last_update_state = state.StateMemory()
         self._container_map = ContainerMap()
-        # What start gives; no pod comes before.
+        # `start` sets these fields before the first pod is admitted.
         self._sources_ready: config.SourcesReady | None = None
         self._active_pods: ActivePodsFunc = list
         self._could_run: CouldRunFunc = lambda pod_uid: False
@@ -106,9 +110,9 @@ class Manager:
         container_runtime: RuntimeService,
         initial_containers: ContainerMap,
     ) -> None:
-        """Reads the state, and reconciles until ctx is done on a thread of its own.
+        """Restore the state, and start the thread that reconciles until `ctx` is done.
 
-        Raises ValueError for a state that is corrupt or does not fit, and OSError.
+        Raise ValueError for a state that is corrupt or does not fit the machine, and OSError.
         """
         klog.info_s("Starting CPU manager", policy=self._policy.name())
         klog.info_s("Reconciling", reconcilePeriod=self._reconcile_period)
@@ -132,23 +136,23 @@ class Manager:
             golang.go(self._run, ctx, name="cpu-manager")
 
     def _run(self, ctx: golang.Context) -> None:
-        """Reconciles once in a period, and when containers were given processors.
+        """Reconcile once in a period, and whenever the shared pool has changed.
 
-        DIVERGES (fault of Go): containers are told at once when the pool of processors that they share has changed.
-        Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, (*manager).Start: they are told once in a period.
-        Why: they would run on another container's own processors until then, by default for up to 10 seconds.
+        DIVERGES (fault of Go): the kubelet updates containers at once when the CPU pool that they share has changed.
+        Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, (*manager).Start: it updates them once in a period.
+        Why: until then they would run on another container's exclusive CPUs, by default for up to 10 seconds.
         Test: cpu_manager_test.py:test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors
         """
         while ctx.err() is None:
             try:
                 self.reconcile_state(ctx)
             except Exception as err:
-                # It is done again soon.
+                # The next reconciliation follows soon.
                 klog.error_s(err, "Reconciliation of CPUs failed", stacktrace=klog.stacktrace(err))
             golang.select(self._wake, ctx.done(), timeout=self._reconcile_period)
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Raises ValueError or an admission.Error if there are not enough."""
+        """Assign CPUs to the container. Raise ValueError or an admission.Error if there are not enough."""
         if is_first_container(pod, container):
             self._remove_stale_state()
         with self._lock:
@@ -166,7 +170,7 @@ class Manager:
             self._wake.try_send(None)
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
-        """The container was made with what get_cpu_affinity tells."""
+        """Record a container that was created with the CPUs of get_cpu_affinity."""
         if self._is_idle:
             return
         uid = pod.metadata.uid
@@ -184,7 +188,7 @@ class Manager:
         )
 
     def remove_container(self, container_id: str) -> None:
-        """It is gone for good: what it had is free, and it is not told anything any more."""
+        """Release the CPUs of a container that is permanently gone, and stop updating it."""
         with self._lock:
             try:
                 pod_uid, container_name = self._container_map.get_container_ref(container_id)
@@ -205,7 +209,7 @@ class Manager:
         return self._state
 
     def pods(self) -> set[str]:
-        """Of those that have processors, the uids."""
+        """Return the UIDs of the pods that have exclusive CPUs."""
         return set(self._state.get_cpu_assignments())
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
@@ -220,15 +224,15 @@ class Manager:
             return self._policy.get_pod_topology_hints(self._state, pod)
 
     def get_allocatable_cpus(self) -> CPUSet:
-        """All that containers can have for themselves, given out or not."""
+        """Return all CPUs that containers can have exclusively, whether assigned or not."""
         return self._allocatable_cpus
 
     def get_all_cpus(self) -> CPUSet:
-        """All that the machine has."""
+        """Return all CPUs of the machine."""
         return self._all_cpus
 
     def _remove_stale_state(self) -> None:
-        """Takes back what containers had that are gone, once it is known which pods there are."""
+        """Release the CPUs of containers that are gone, once all sources of pods are ready."""
         if self._is_idle or self._sources_ready is None or not self._sources_ready.all_ready():
             return
         with self._lock:
@@ -240,14 +244,14 @@ class Manager:
             for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState: removing container", **about)
-                with contain("Failed to take back the CPUs of a container", **about):
+                with contain("Failed to release the CPUs of a container", **about):
                     self._take_back_locked(*ref)
                     removed.add(ref)
             self._container_map.remove_by_container_refs(removed)
             self._wake_if_changed_locked(before)
 
     def reconcile_state(self, ctx: golang.Context) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:
-        """Tells running containers where they may run now; returns those that know, and those that do not."""
+        """Write the current CPU sets to the running containers; return the successes and the failures."""
         success: list[ReconciledContainer] = []
         failure: list[ReconciledContainer] = []
         self._remove_stale_state()
@@ -289,7 +293,7 @@ class Manager:
             failure.append(ReconciledContainer(pod.metadata.name, container.name))
             return
         found = container_status.state
-        # A terminated one may be on its way to be started again, with what it has.
+        # A terminated container may be about to restart, and keeps its CPUs.
         if found.terminated is not None and found.waiting is None:
             klog.v(4).info_s("ReconcileState: ignoring terminated container", **about, containerID=container_id)
             return
@@ -301,10 +305,10 @@ class Manager:
         (success if self._update_container(ctx, pod, reconciled) else failure).append(reconciled)
 
     def _update_container(self, ctx: golang.Context, pod: v1.Pod, container: ReconciledContainer) -> bool:
-        """Tells a running container, unless it knows; returns whether it does now."""
+        """Write the CPU set to a running container, unless it has that set; report whether it has it now."""
         uid, name, container_id = pod.metadata.uid, container.container_name, container.container_id
         with self._lock:
-            # After a restart of the kubelet it need not be there.
+            # After a restart of the kubelet the map may lack the container.
             self._container_map.add(uid, name, container_id)
         cpus = self._state.get_cpu_set_or_default(uid, name)
         about = {"pod": klog.kobj(pod), "containerName": name, "containerID": container_id, "cpuSet": str(cpus)}
@@ -317,7 +321,7 @@ class Manager:
         try:
             self._update_container_cpu_set(ctx, container_id, cpus)
         except Exception as err:
-            # The runtime may be away, or the container; the next turn tells.
+            # The runtime may be unavailable, or the container gone; the next reconciliation tries again.
             klog.error_s(err, "ReconcileState: failed to update container", **about)
             return False
         self._last_update_state.set_cpu_set(uid, name, cpus)
@@ -331,11 +335,11 @@ class Manager:
         )
 
     def get_exclusive_cpus(self, pod_uid: str, container_name: str) -> CPUSet:
-        """Those that are this container's alone."""
+        """Return the container's exclusive CPUs."""
         return self._state.get_cpu_set(pod_uid, container_name) or cpuset.new()
 
     def get_cpu_affinity(self, pod_uid: str, container_name: str) -> CPUSet:
-        """Where the container may run; empty if that is anywhere."""
+        """Return the CPUs on which the container may run; empty means all."""
         return self._state.get_cpu_set_or_default(pod_uid, container_name)
 
 
@@ -354,7 +358,7 @@ def _new_policy(
             raise ValueError(f"new none policy error: {err}") from err
     if name != POLICY_STATIC:
         raise ValueError(f'unknown policy: "{name}"')
-    # Few nodes have it, and all have to start soon.
+    # This module is imported lazily because few nodes use the static policy, and all must start fast.
     from kubelet.cm.cpumanager.policy_static import StaticPolicy
 
     klog.info_s("Detected CPU topology", topology=topo)
@@ -366,12 +370,15 @@ def _new_policy(
 
 
 def _num_reserved_cpus(node_allocatable_reservation: Mapping[str, Quantity]) -> int:
-    """Of a processor of which a part is reserved, no other part can be had alone."""
+    """Return the number of reserved CPUs.
+
+    The number is rounded up, because the rest of a partly reserved CPU cannot be assigned exclusively.
+    """
     reserved = node_allocatable_reservation.get(v1.RESOURCE_CPU)
     if reserved is None:
         raise ValueError("[cpumanager] unable to determine reserved CPU resources for static policy")
     if reserved.is_zero():
-        # Or else containers without processors of their own might have none left at all.
+        # Without a reservation, no CPU might be left for containers without exclusive CPUs.
         raise ValueError(
             "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
         )
@@ -383,7 +390,7 @@ def _containers(pod: v1.Pod) -> Iterator[v1.Container]:
 
 
 def _container_statuses_by_name(pod_status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
-    """All at once, for a pod may have thousands of containers."""
+    """Return all statuses by name in one pass, because a pod may have thousands of containers."""
     statuses = itertools.chain(pod_status.init_container_statuses, pod_status.container_statuses)
     return {found.name: found for found in statuses}
 

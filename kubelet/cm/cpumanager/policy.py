@@ -1,4 +1,4 @@
-"""What a policy of the CPU manager has to do.
+"""Define what a policy of the CPU manager does.
 
 Go: pkg/kubelet/cm/cpumanager/policy.go
 """
@@ -12,28 +12,31 @@ from kubelet.cm.topologymanager import Hints
 from pkg.api.core import v1
 from pkg.utils.cpuset import CPUSet
 
-# Here, so that the policy itself is loaded only where it is wanted.
+# The constant is here, so that the policy's module is loaded only where it is needed.
 POLICY_STATIC = "static"
 
 
 class Policy(Protocol):
-    """Gives processors to containers and takes them back; what it gave is in the state.
+    """Define how CPUs are assigned to containers and released. The state holds the assignments.
 
-    Called by one thread at a time.
+    Only one thread at a time may call a policy.
     """
 
     def name(self) -> str: ...
 
     def start(self, s: State) -> None:
-        """Raises ValueError for a state that does not fit this machine or its configuration."""
+        """Check the state. Raise ValueError if it does not fit this machine or its configuration."""
         ...
 
     def allocate(self, s: State, pod: v1.Pod, container: v1.Container) -> None:
-        """Once more does no harm. Raises ValueError or an admission.Error if there are not enough."""
+        """Assign CPUs to a container; repeated calls do no harm.
+
+        Raise ValueError or an admission.Error if there are not enough.
+        """
         ...
 
     def remove_container(self, s: State, pod_uid: str, container_name: str) -> None:
-        """Once more does no harm."""
+        """Release a container's CPUs; repeated calls do no harm."""
         ...
 
     def get_topology_hints(self, s: State, pod: v1.Pod, container: v1.Container) -> Hints: ...
@@ -41,5 +44,5 @@ class Policy(Protocol):
     def get_pod_topology_hints(self, s: State, pod: v1.Pod) -> Hints: ...
 
     def get_allocatable_cpus(self, s: State) -> CPUSet:
-        """All that containers can have for themselves, given out or not."""
+        """Return all CPUs that containers can have exclusively, whether assigned or not."""
         ...

@@ -1,4 +1,4 @@
-"""The policy that leaves all processors to all containers.
+"""Define the policy under which all containers share all CPUs.
 
 Go: pkg/kubelet/cm/cpumanager/policy_none.go
 """
@@ -22,10 +22,10 @@ POLICY_NONE = "none"
 
 
 class NonePolicy:
-    """See Policy."""
+    """Implement Policy."""
 
     def __init__(self, cpu_policy_options: Mapping[str, str]) -> None:
-        """Raises ValueError: it has no options."""
+        """Raise ValueError if there are options, because this policy has none."""
         if cpu_policy_options:
             options = " ".join(f"{name}:{value}" for name, value in sorted(cpu_policy_options.items()))
             raise ValueError(f"None policy: received unsupported options=map[{options}]")
@@ -49,7 +49,7 @@ class NonePolicy:
         return {}
 
     def get_allocatable_cpus(self, s: State) -> CPUSet:
-        """None: a container can have none for itself."""
+        """Return no CPUs, because no container can have exclusive ones."""
         return cpuset.new()
 
 

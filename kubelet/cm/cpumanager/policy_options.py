@@ -1,4 +1,4 @@
-"""Options of the static policy.
+"""Parse the options of the static policy.
 
 Go: pkg/kubelet/cm/cpumanager/policy_options.go
 """
@@ -25,7 +25,7 @@ _ALPHA_OPTIONS = (ALIGN_BY_SOCKET_OPTION, DISTRIBUTE_CPUS_ACROSS_CORES_OPTION)
 _BETA_OPTIONS = (DISTRIBUTE_CPUS_ACROSS_NUMA_OPTION,)
 _STABLE_OPTIONS = (FULL_PCPUS_ONLY_OPTION, STRICT_CPU_RESERVATION_OPTION, PREFER_ALIGN_BY_UNCORE_CACHE_OPTION)
 
-# Those of one pair cannot both be on.
+# The two options of a pair cannot both be on.
 _EXCLUDING = (
     (FULL_PCPUS_ONLY_OPTION, DISTRIBUTE_CPUS_ACROSS_CORES_OPTION),
     (DISTRIBUTE_CPUS_ACROSS_NUMA_OPTION, DISTRIBUTE_CPUS_ACROSS_CORES_OPTION),
@@ -35,7 +35,7 @@ _EXCLUDING = (
 
 
 def check_policy_option_available(option: str) -> None:
-    """Raises ValueError for an option that there is not, or whose feature gate is off."""
+    """Raise ValueError for an unknown option, or one whose feature gate is off."""
     gate = features.feature_gate
     if option not in _ALPHA_OPTIONS + _BETA_OPTIONS + _STABLE_OPTIONS:
         raise ValueError(f'unknown CPU Manager Policy option: "{option}"')
@@ -47,24 +47,24 @@ def check_policy_option_available(option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StaticPolicyOptions:
-    """What the configuration's cpuManagerPolicyOptions say."""
+    """Hold the options of the configuration's cpuManagerPolicyOptions."""
 
-    # A container gets whole cores, so that no other container runs on one of its cores.
+    # A container gets whole cores, so that no other container runs on them.
     full_physical_cpus_only: bool = False
-    # From several NUMA nodes comes the same number, if one node has not enough.
+    # If one NUMA node has too few CPUs, each of several nodes provides the same number.
     distribute_cpus_across_numa: bool = False
-    # Sockets, not NUMA nodes, are what a container's processors should not cross.
+    # A container's CPUs should stay within one socket, rather than within one NUMA node.
     align_by_socket: bool = False
-    # Each processor from another core, as long as there are such.
+    # Each CPU comes from another core, as long as there are enough cores.
     distribute_cpus_across_cores: bool = False
-    # Containers without processors of their own may not run on reserved ones either.
+    # Containers without exclusive CPUs may not run on reserved CPUs.
     strict_cpu_reservation: bool = False
-    # From as few last-level caches as can be.
+    # The CPUs come from as few last-level caches as possible.
     prefer_align_by_uncore_cache: bool = False
 
 
 def new_static_policy_options(policy_options: Mapping[str, str]) -> StaticPolicyOptions:
-    """Raises ValueError naming the option that is unknown, off, or has a bad value."""
+    """Return the options. Raise ValueError, which names an option that is unknown, disabled, or has a bad value."""
     on = set()
     for name, value in policy_options.items():
         check_policy_option_available(name)
@@ -89,7 +89,7 @@ def new_static_policy_options(policy_options: Mapping[str, str]) -> StaticPolicy
 def validate_static_policy_options(
     opts: StaticPolicyOptions, topology: CPUTopology, topology_manager: topologymanager.Store
 ) -> None:
-    """Raises ValueError if this machine, or the topology manager's policy, does not go with an option."""
+    """Raise ValueError if an option does not fit this machine or the topology manager's policy."""
     if not opts.align_by_socket:
         return
     if topology_manager.get_policy().name() == POLICY_SINGLE_NUMA_NODE:

@@ -1,13 +1,14 @@
-"""The policy that gives whole processors to containers that ask for them.
+"""Define the policy that assigns exclusive CPUs to containers that request whole CPUs.
 
-A container of a guaranteed pod that requests an integer number of processors gets so many for itself, from its
-admission until it is gone. All others share the rest:
+A container of a guaranteed pod that requests an integer number of CPUs has that many exclusive CPUs from its admission
+until it is gone. All other containers share the rest. The CPUs form these sets:
 
-- reserved: for the system; containers share them too (unless strict-cpu-reservation), but nobody gets them alone;
-- shared: the state's default set: all that nobody has alone;
-- assignable: shared without reserved, from which exclusive ones are taken.
+- reserved: CPUs for the system. Containers share them too, unless strict-cpu-reservation is on, but no container gets
+  them exclusively.
+- shared: the default set of the state, which contains all CPUs that are not exclusive.
+- assignable: the shared CPUs without the reserved ones. Exclusive CPUs are taken from this set.
 
-Containers that run in the shared set are told by the manager's reconciliation when it changes.
+When the shared set changes, the manager's reconciliation updates the containers that run on it.
 
 Go: pkg/kubelet/cm/cpumanager/policy_static.go
 """
@@ -52,12 +53,12 @@ _UNCORE_CACHE = (metrics.ALIGN_SCOPE_CONTAINER, metrics.ALIGNED_UNCORE_CACHE)
 
 
 class SMTAlignmentError(admission.Error):
-    """Whole cores were wanted, but the number is none of whole cores, or there are not so many."""
+    """Signal that a container must get whole cores, but requests a fraction of one, or more than are free."""
 
     type = ERROR_SMT_ALIGNMENT
 
     def __init__(self, requested_cpus: int, cpus_per_core: int, available_physical_cpus: int | None = None) -> None:
-        """The last is given if there are too few."""
+        """Pass `available_physical_cpus` only if there are too few."""
         if available_physical_cpus is None:
             message = f"requested {requested_cpus} cpus not multiple cpus per core = {cpus_per_core}"
         else:
@@ -69,7 +70,7 @@ class SMTAlignmentError(admission.Error):
 
 
 class StaticPolicy:
-    """See Policy."""
+    """Implement Policy."""
 
     def __init__(
         self,
@@ -79,9 +80,9 @@ class StaticPolicy:
         affinity: topologymanager.Store,
         cpu_policy_options: Mapping[str, str],
     ) -> None:
-        """reserved_cpus may be empty: then the first ones are reserved.
+        """Reserve CPUs. If `reserved_cpus` is empty, the first ones are reserved.
 
-        Raises ValueError for bad options, or if the machine has not what is to be reserved.
+        Raise ValueError for bad options, or if the machine lacks the CPUs to reserve.
         """
         self.options = new_static_policy_options(cpu_policy_options)
         validate_static_policy_options(self.options, topology, affinity)
@@ -89,7 +90,7 @@ class StaticPolicy:
         klog.info_s("Static policy created with configuration", options=self.options, cpuGroupSize=self.cpu_group_size)
         self.topology = topology
         self._affinity = affinity
-        # What init containers of the pod that is admitted last had, and its other containers can have.
+        # These are the CPUs of init containers of the last admitted pod, which the pod's other containers can reuse.
         self.cpus_to_reuse: dict[str, CPUSet] = {}
         self.reserved_cpus = reserved_cpus or self._take_reserved(num_reserved_cpus)
         if len(self.reserved_cpus) != num_reserved_cpus:
@@ -97,7 +98,7 @@ class StaticPolicy:
                 "[cpumanager] unable to reserve the required amount of CPUs "
                 f"(size of {self.reserved_cpus} did not equal {num_reserved_cpus})"
             )
-        # With all other processors of the same cores.
+        # This set includes all other CPUs of the same cores.
         self.reserved_physical_cpus = self._physical_cpus(self.reserved_cpus)
         klog.info_s(
             "Reserved CPUs not available for exclusive assignment",
@@ -133,11 +134,11 @@ class StaticPolicy:
         self._initialize_metrics(s)
 
     def _validate_state(self, s: State) -> None:
-        """Raises ValueError when the state does not fit this machine and these reservations.
+        """Raise ValueError if the state does not fit this machine and its reservations.
 
         DIVERGES (fault of Go): with strict-cpu-reservation, pods may have all CPUs that are not reserved.
-        Go: pkg/kubelet/cm/cpumanager/policy_static.go, (*staticPolicy).validateState: an empty shared pool is refused.
-        Why: a kubelet that has given out all of them would not start again until somebody removes the file.
+        Go: pkg/kubelet/cm/cpumanager/policy_static.go, (*staticPolicy).validateState: it rejects an empty shared pool.
+        Why: a kubelet that has assigned all of them would not start again until an administrator removes the file.
         Test: policy_static_test.py:test_start_again
         """
         assignments, default = s.get_cpu_assignments(), s.get_default_cpu_set()
@@ -159,12 +160,12 @@ class StaticPolicy:
                         f'pod: {pod_uid}, container: {name} cpuset: "{cpus}" overlaps with default cpuset "{default}"'
                     )
                 known |= cpus
-        # Some may have gone, or come, while no kubelet ran.
+        # CPUs may have disappeared or appeared while no kubelet ran.
         if known != all_cpus:
             raise ValueError(f'current set of available CPUs "{all_cpus}" doesn\'t match with CPUs in state "{known}"')
 
     def _validate_reserved(self, default: CPUSet) -> None:
-        """The reservation may have changed."""
+        """Raise ValueError if the reserved CPUs have changed in a way that the state does not allow."""
         shared = self.reserved_cpus & default
         if self.options.strict_cpu_reservation:
             if shared:
@@ -178,18 +179,18 @@ class StaticPolicy:
         return self.topology.cpu_details.cpus() - self.reserved_cpus
 
     def get_available_cpus(self, s: State) -> CPUSet:
-        """Those of them that nobody has."""
+        """Return the allocatable CPUs that no container has exclusively."""
         return s.get_default_cpu_set() - self.reserved_cpus
 
     def get_available_physical_cpus(self, s: State) -> CPUSet:
-        """Those that are not on a core with a reserved one either."""
+        """Return the free CPUs whose cores have no reserved CPU."""
         return s.get_default_cpu_set() - self.reserved_physical_cpus
 
     def _update_cpus_to_reuse(self, pod: v1.Pod, container: v1.Container, cpus: CPUSet) -> None:
         uid = pod.metadata.uid
         reusable = self.cpus_to_reuse.get(uid, cpuset.new())
         inits = (init for init in pod.spec.init_containers if init.name == container.name)
-        # A sidecar goes on beside the containers that start after it.
+        # A sidecar keeps running beside the containers that start after it, so they cannot reuse its CPUs.
         if (init := next(inits, None)) is not None and not podutil.is_restartable_init_container(init):
             reusable |= cpus
         else:
@@ -197,12 +198,12 @@ class StaticPolicy:
         self.cpus_to_reuse = {uid: reusable}
 
     def _enforce_smt_alignment(self, s: State, num_cpus: int) -> None:
-        """Raises SMTAlignmentError if whole cores are wanted and cannot be had."""
+        """Raise SMTAlignmentError if the container must get whole cores and cannot."""
         if not self.options.full_physical_cpus_only:
             return
         if num_cpus % self.cpu_group_size:
             raise SMTAlignmentError(num_cpus, self.cpu_group_size)
-        # A core of which one processor is reserved cannot be had as a whole.
+        # A core with a reserved CPU cannot be assigned as a whole.
         available = len(self.get_available_physical_cpus(s))
         if num_cpus > available:
             raise SMTAlignmentError(num_cpus, self.cpu_group_size, available)
@@ -231,10 +232,10 @@ class StaticPolicy:
 
     def _allocate(self, s: State, pod: v1.Pod, container: v1.Container, num_cpus: int) -> None:
         uid, name = pod.metadata.uid, container.name
-        # DIVERGES (fault of Go): a container that has its cores already needs no free ones.
+        # DIVERGES (fault of Go): a container that already has its cores needs no free ones.
         # Go: pkg/kubelet/cm/cpumanager/policy_static.go, (*staticPolicy).Allocate: with full-pcpus-only, as many cores
-        # as the container has must be free once more.
-        # Why: on a full node, pods that run would be turned away when the kubelet is restarted.
+        # as the container already has must be free.
+        # Why: on a full node, running pods would be rejected when the kubelet restarts.
         # Test: policy_static_test.py:test_whole_cores_on_a_full_node_stay_with_their_container
         if (present := s.get_cpu_set(uid, name)) is not None:
             self._update_cpus_to_reuse(pod, container, present)
@@ -271,7 +272,7 @@ class StaticPolicy:
         if to_release is None:
             return
         s.delete(pod_uid, container_name)
-        # What other containers of the pod took over stays theirs.
+        # CPUs that other containers of the pod reuse stay assigned.
         to_release -= cpuset.new().union(*s.get_cpu_assignments().get(pod_uid, {}).values())
         s.set_default_cpu_set(s.get_default_cpu_set() | to_release)
         self._update_metrics_on_release(s, to_release)
@@ -279,7 +280,7 @@ class StaticPolicy:
     def _allocate_cpus(
         self, s: State, num_cpus: int, numa_affinity: BitMask | None, reusable_cpus: CPUSet
     ) -> Allocation:
-        """Takes them out of the shared set: first what the NUMA nodes have, then the others."""
+        """Take CPUs out of the shared set, first those of the given NUMA nodes."""
         klog.info_s("AllocateCPUs", numCPUs=num_cpus, socket=numa_affinity)
         allocatable = self.get_available_cpus(s) | reusable_cpus
         cpus = cpuset.new()
@@ -293,7 +294,7 @@ class StaticPolicy:
         return allocation
 
     def guaranteed_cpus(self, pod: v1.Pod, container: v1.Container) -> int:
-        """How many processors the container is to have alone."""
+        """Return the number of exclusive CPUs that the container must get."""
         qos = v1qos.get_pod_qos(pod)
         if qos != v1.POD_QOS_GUARANTEED:
             klog.v(5).info_s("Exclusive CPU allocation skipped, pod QoS is not guaranteed", pod=klog.kobj(pod), qos=qos)
@@ -310,7 +311,10 @@ class StaticPolicy:
         return quantity.value()
 
     def _pod_guaranteed_cpus(self, pod: v1.Pod) -> int:
-        """How many its containers have at once: init containers run one after the other, sidecars go on."""
+        """Return the number of CPUs that the pod's containers need at the same time.
+
+        Init containers run one after the other; sidecars keep running.
+        """
         by_inits = by_sidecars = 0
         for container in pod.spec.init_containers:
             requested = self.guaranteed_cpus(pod, container)
@@ -335,7 +339,7 @@ class StaticPolicy:
         requested = self.guaranteed_cpus(pod, container)
         if not requested or _skips_hints("CPU Manager hint", pod, containerName=container.name):
             return {}
-        # It has them already after a restart of the kubelet.
+        # After a restart of the kubelet the container already has its CPUs.
         allocated = s.get_cpu_set(pod.metadata.uid, container.name)
         if allocated is not None:
             return self._regenerate_hints(pod, allocated, requested)
@@ -380,9 +384,9 @@ class StaticPolicy:
     def _generate_cpu_topology_hints(
         self, available_cpus: CPUSet, reusable_cpus: CPUSet, request: int
     ) -> list[TopologyHint]:
-        """All sets of NUMA nodes that have what is requested, and all that is reused.
+        """Return all sets of NUMA nodes that have enough CPUs and include all reusable ones.
 
-        Preferred are those of as few nodes as would do if all processors were free.
+        A set is preferred if it has no more nodes than the request would need on an idle machine.
         """
         details = self.topology.cpu_details
         all_nodes = details.numa_nodes().list()
@@ -404,7 +408,7 @@ class StaticPolicy:
         return by_socket or mask.count() == least_nodes
 
     def _is_socket_aligned(self, mask: BitMask, least_nodes: int) -> bool:
-        """Whether the nodes are of as few sockets as can be."""
+        """Report whether the nodes belong to as few sockets as possible."""
         nodes_per_socket = self.topology.num_numa_nodes // self.topology.num_sockets
         if not nodes_per_socket:
             return False
@@ -419,7 +423,7 @@ class StaticPolicy:
 
     def _initialize_metrics(self, s: State) -> None:
         metrics.CPU_MANAGER_SHARED_POOL_SIZE_MILLI_CORES.set(len(self.get_available_cpus(s)) * 1000)
-        # So that they are there with 0.
+        # Create these metrics so that they are exported with the value 0.
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_PHYSICAL_CPU)
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_PHYSICAL_CPU)
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_UNCORE_CACHE)
@@ -439,9 +443,9 @@ class StaticPolicy:
         self._update_allocation_per_numa_metric(s)
 
     def _update_allocation_per_numa_metric(self, s: State) -> None:
-        """Tells of each NUMA node how many of its processors are given out.
+        """Set the metric of assigned CPUs for each NUMA node.
 
-        DIVERGES (fault of Go): the metric of a NUMA node whose processors have all come back shows 0.
+        DIVERGES (fault of Go): the metric of a NUMA node shows 0 after all its CPUs have been released.
         Go: pkg/kubelet/cm/cpumanager/policy_static.go, updateAllocationPerNUMAMetric: it shows the last number that was
         not 0.
         Why: the metric would show the NUMA node as in use after its last container has ended.
@@ -466,7 +470,7 @@ if TYPE_CHECKING:
 
 
 def _skips_hints(what: str, pod: v1.Pod, **keys: object) -> bool:
-    """Whether the pod is admitted wherever there is room, for it has resources of its own."""
+    """Report whether the pod gets no hints because it sets pod-level resources."""
     if not resourcehelper.is_pod_level_resources_set(pod):
         return False
     klog.v(3).info_s(

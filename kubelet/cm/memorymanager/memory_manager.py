@@ -173,7 +173,7 @@ class Manager:
             for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState removing state", **about)
-                with contain("Failed to take back the memory of a container", **about):
+                with contain("Failed to release the memory of a container", **about):
                     self._take_back_locked(*ref)
                     removed.add(ref)
             self._container_map.remove_by_container_refs(removed)

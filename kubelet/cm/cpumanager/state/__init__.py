@@ -1,4 +1,4 @@
-"""Which processors containers have, in memory and on disk.
+"""Record the CPUs of containers, in memory and on disk.
 
 Go: pkg/kubelet/cm/cpumanager/state
 """

@@ -1,7 +1,7 @@
-"""The forms in which the CPU manager's state stands on disk: byte for byte Go's, their checksums too.
+"""Encode the CPU manager's state for the disk exactly as the Go kubelet does, including the checksums.
 
-Written is version 2. Version 1, of kubelets before 1.18, names containers by id alone. Version 3 belongs to Go's gate
-PodLevelResourceManagers, which is off; it can be used as long as no pod had processors as a whole.
+The kubelet writes version 2. Version 1, from kubelets before 1.18, names containers only by ID. Version 3 belongs to
+Go's feature gate PodLevelResourceManagers, which is off; the kubelet can read it if no pod as a whole had CPUs.
 
 Go: pkg/kubelet/cm/cpumanager/state/checkpoint.go
 """
@@ -17,9 +17,9 @@ from kubelet.checkpointmanager.errors import CorruptCheckpointError
 from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
-# By the pod's uid and the container's name.
+# The keys are the pod's UID and the container's name.
 Entries = dict[str, dict[str, str]]
-# By the container's id.
+# The keys are container IDs.
 EntriesV1 = dict[str, str]
 
 
@@ -39,10 +39,13 @@ class _DocumentV2(_Document):
 
 
 class CPUManagerCheckpoint:
-    """Version 2: the policy that was in force, the shared pool, and who has what; sets as the kernel writes them."""
+    """Hold a checkpoint of version 2: the policy, the shared pool, and the containers' CPUs.
+
+    The CPU sets are in the kernel's notation.
+    """
 
     def __init__(self, policy_name: str = "", default_cpu_set: str = "", entries: Entries | None = None) -> None:
-        """Without arguments it is empty, to be filled in by unmarshal_checkpoint."""
+        """Without arguments the checkpoint is empty, and unmarshal_checkpoint fills it."""
         self.policy_name = policy_name
         self.default_cpu_set = default_cpu_set
         self.entries = entries or {}
@@ -50,7 +53,7 @@ class CPUManagerCheckpoint:
 
     def marshal_checkpoint(self) -> bytes:
         self.checksum = self._checksum("CPUManagerCheckpoint")
-        # In Go's order: that of its struct, maps by their keys, and no map that is empty.
+        # This is Go's order: fields as in the struct, maps sorted by key, and empty maps left out.
         entries = {pod_uid: dict(sorted(cpus.items())) for pod_uid, cpus in sorted(self.entries.items())}
         document = {
             "policyName": self.policy_name,
@@ -61,7 +64,7 @@ class CPUManagerCheckpoint:
         return msgspec.json.encode(document)
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
-        """Raises ValueError, which names the field that is wrong."""
+        """Parse a checkpoint. Raise ValueError, which names the wrong field."""
         document = codec.json_decoder(_DocumentV2).decode(blob)
         if document.pod_entries:
             raise ValueError("checkpoint is of a kubelet with feature gate PodLevelResourceManagers, which is off here")
@@ -69,7 +72,10 @@ class CPUManagerCheckpoint:
         self.entries, self.checksum = document.entries, document.checksum
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError. Some kubelets put another name of the type, or version 3, into the sum."""
+        """Compare the checksum. Raise CorruptCheckpointError.
+
+        Some kubelets include another type name, or version 3's fields, in the checksum.
+        """
         version_3 = self._checksum("CPUManagerCheckpoint", " PodEntries:(state.PodCPUAssignments)map[]")
         if self.checksum not in (0, self._checksum("CPUManagerCheckpointV2"), version_3):
             _verify(self.checksum, self._checksum("CPUManagerCheckpoint"))
@@ -81,7 +87,7 @@ class CPUManagerCheckpoint:
 
 
 class CPUManagerCheckpointV1:
-    """Version 1, which is only read."""
+    """Hold a checkpoint of version 1, which the kubelet only reads."""
 
     def __init__(self) -> None:
         self.policy_name = self.default_cpu_set = ""
@@ -92,13 +98,13 @@ class CPUManagerCheckpointV1:
         raise NotImplementedError("checkpoints of version 1 are not written")
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
-        """Raises ValueError, which names the field that is wrong."""
+        """Parse a checkpoint. Raise ValueError, which names the wrong field."""
         document = codec.json_decoder(_DocumentV1).decode(blob)
         self.policy_name, self.default_cpu_set = document.policy_name, document.default_cpu_set
         self.entries, self.checksum = document.entries, document.checksum
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError. The oldest kubelets wrote no checksum."""
+        """Compare the checksum, which the oldest kubelets did not write. Raise CorruptCheckpointError."""
         if self.checksum:
             entries = f"(map[string]string){_dump_map(self.entries)}"
             actual = _checksum("CPUManagerCheckpoint", self.policy_name, self.default_cpu_set, entries)
@@ -111,7 +117,7 @@ def _verify(expected: int, actual: int) -> None:
 
 
 def _checksum(type_name: str, policy_name: str, default_cpu_set: str, entries: str) -> int:
-    """FNV-1a (32 bits) of what Go's debug printer makes of its struct, the checksum being 0."""
+    """Return the 32-bit FNV-1a hash of the output of Go's debug printer for its struct with a checksum of 0."""
     text = (
         f"(*state.{type_name}){{PolicyName:(string){policy_name} DefaultCPUSet:(string){default_cpu_set} "
         f"Entries:{entries} Checksum:(checksum.Checksum)0}}"

@@ -1,4 +1,4 @@
-"""What is known of processors that were given out.
+"""Define the state of the CPU manager.
 
 Go: pkg/kubelet/cm/cpumanager/state/state.go
 """
@@ -10,42 +10,43 @@ from typing import Protocol
 
 from pkg.utils.cpuset import CPUSet
 
-# By the pod's uid and the container's name.
+# The keys are the pod's UID and the container's name.
 ContainerCPUAssignments = dict[str, dict[str, CPUSet]]
 
 
 class Reader(Protocol):
-    """Tells who has which processors. Thread-safe."""
+    """Define queries about the CPUs of containers. Thread-safe."""
 
     def get_cpu_set(self, pod_uid: str, container_name: str) -> CPUSet | None:
-        """Those that are this container's alone; None if it has none of its own."""
+        """Return the container's exclusive CPUs, or None if it has none."""
         ...
 
     def get_default_cpu_set(self) -> CPUSet:
-        """The pool that all other containers share."""
+        """Return the pool that all other containers share."""
         ...
 
     def get_cpu_set_or_default(self, pod_uid: str, container_name: str) -> CPUSet:
-        """Where the container may run."""
+        """Return the CPUs on which the container may run."""
         ...
 
     def get_cpu_assignments(self) -> ContainerCPUAssignments:
-        """A copy of all that are somebody's alone."""
+        """Return a copy of all exclusive assignments."""
         ...
 
 
 class State(Reader, Protocol):
-    """Tells, and is told. What does not reach the disk is logged and kept in memory."""
+    """Define queries and changes. A change that cannot be written to disk is logged and kept in memory."""
 
     def together(self) -> AbstractContextManager[None]:
-        """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
+        """Write the changes of the block to disk at once, at the end of the block.
 
-        If an exception leaves the block, nothing is changed. One at a time changes the state.
+        A part of the changes would be inconsistent for the next kubelet. If an exception leaves the block, the changes
+        are undone. Only one thread at a time may change the state.
 
-        DIVERGES (fault of Go): a container's processors and what is left in the shared pool are written at once.
-        Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, (*stateCheckpoint).SetCPUSet: each is written by
-        itself.
-        Why: a kubelet that is killed between the two does not start again until somebody removes the file.
+        DIVERGES (fault of Go): the kubelet writes a container's CPUs and the rest of the shared pool at once.
+        Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, (*stateCheckpoint).SetCPUSet: it writes each
+        separately.
+        Why: if a kubelet is killed between the two, it does not start again until an administrator removes the file.
         Test: kubelet/cm/cpumanager/cpu_manager_test.py:test_a_kubelet_that_dies_at_any_moment_starts_again
         """
         ...
@@ -55,5 +56,5 @@ class State(Reader, Protocol):
     def set_default_cpu_set(self, cpus: CPUSet) -> None: ...
 
     def delete(self, pod_uid: str, container_name: str) -> None:
-        """The container has none of its own any more; the pool is not changed."""
+        """Delete the container's exclusive assignment; the pool stays unchanged."""
         ...

@@ -1,4 +1,4 @@
-"""Processors of containers, in memory and on disk.
+"""Keep the CPUs of containers in memory and on disk.
 
 Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go
 """
@@ -21,24 +21,24 @@ from pkg import klog
 from pkg.utils import cpuset
 from pkg.utils.cpuset import CPUSet
 
-# The policy that gives out nothing, and to which the file does not matter.
+# With this policy no container has exclusive CPUs, so the content of the file does not matter.
 _POLICY_NONE = "none"
 
 
 class StateCheckpoint(StateMemory):
-    """Memory that writes itself to a file with every change. See State."""
+    """Implement State in memory, and write each change to a file."""
 
     def __init__(
         self, state_dir: str, checkpoint_name: str, policy_name: str, initial_containers: ContainerMap
     ) -> None:
-        """Reads what an earlier kubelet left. Raises ValueError for what cannot be used, and OSError."""
+        """Restore an earlier kubelet's state. Raise ValueError for an unusable file, or OSError."""
         super().__init__()
         self._policy_name = policy_name
         self._checkpoint_name = checkpoint_name
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._initial_containers = initial_containers
-        self._store_lock = threading.Lock()  # one writes at a time
-        # Whether changes wait to be written as one, and whether there are any.
+        self._store_lock = threading.Lock()  # serializes writes
+        # Whether changes are being collected for one write, and whether there are any.
         self._waits = self._has_waiting = False
         path = os.path.join(state_dir, checkpoint_name)
         try:
@@ -46,10 +46,10 @@ class StateCheckpoint(StateMemory):
         except _UnreadableError as err:
             if policy_name != _POLICY_NONE:
                 raise ValueError(_drain_message(err, path)) from err
-            # DIVERGES (safer): with the policy none of the CPU manager, an unreadable state file is set aside.
-            # Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, NewCheckpointState: the kubelet does not start
-            # until somebody removes the file.
-            # Why: no container has processors of its own with this policy, so the file holds nothing of value.
+            # DIVERGES (safer): with the CPU manager policy none, the kubelet sets an unreadable state file aside.
+            # Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, NewCheckpointState: the Go kubelet does not start
+            # until an administrator removes the file.
+            # Why: no container has exclusive CPUs with this policy, so the file contains nothing of value.
             # Test: state_checkpoint_test.py:test_without_a_policy_garbage_is_set_aside
             self._checkpoint_manager.set_aside(checkpoint_name, err)
             self._store_state()
@@ -88,7 +88,7 @@ class StateCheckpoint(StateMemory):
         try:
             self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint_v1)
         except ValueError:
-            # What is wrong with it as version 2 says more.
+            # The error for version 2 is more informative.
             raise _UnreadableError(str(failure)) from failure
         return self._migrate_v1_checkpoint_to_v2_checkpoint(checkpoint_v1)
 
@@ -107,7 +107,7 @@ class StateCheckpoint(StateMemory):
         return CPUManagerCheckpoint(src.policy_name, src.default_cpu_set, entries)
 
     def _store_state(self) -> None:
-        """Writes the file; the last of several who come at once writes what all of them changed."""
+        """Write the file. If several threads call this at once, the last one writes the changes of all."""
         with self._store_lock:
             entries = {
                 pod_uid: {name: str(cpus) for name, cpus in containers.items()}
@@ -150,7 +150,7 @@ class StateCheckpoint(StateMemory):
 
 
 class _UnreadableError(ValueError):
-    """The file is no checkpoint of any version, or not as it was written."""
+    """Signal that the file is not a checkpoint of any version, or is corrupt."""
 
 
 def _drain_message(err: ValueError, path: str) -> str:

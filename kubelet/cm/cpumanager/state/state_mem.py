@@ -1,4 +1,4 @@
-"""Processors of containers, in memory.
+"""Keep the CPUs of containers in memory.
 
 Go: pkg/kubelet/cm/cpumanager/state/state_mem.go
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class StateMemory:
-    """See State."""
+    """Implement State in memory."""
 
     def __init__(
         self, assignments: ContainerCPUAssignments | None = None, default_cpu_set: CPUSet | None = None
     ) -> None:
         klog.info_s("Initialized new in-memory state store")
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._assignments = assignments or {}
         self._default_cpu_set = default_cpu_set or cpuset.new()
 

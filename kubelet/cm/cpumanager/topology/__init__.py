@@ -1,4 +1,4 @@
-"""How processors lie in cores, caches, NUMA nodes and sockets.
+"""Describe how CPUs form cores, caches, NUMA nodes and sockets.
 
 Go: pkg/kubelet/cm/cpumanager/topology
 """

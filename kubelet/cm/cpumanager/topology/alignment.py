@@ -1,4 +1,4 @@
-"""Processors that were taken, and what they share.
+"""Describe allocated CPUs, and what they share.
 
 Go: pkg/kubelet/cm/cpumanager/topology/alignment.go
 """
@@ -12,7 +12,10 @@ from pkg.utils.cpuset import CPUSet
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """uncore_cache: they all share one; so do none, and a single one."""
+    """Record what CPUs share.
+
+    `uncore_cache` says whether all of them share one cache, which is also true for no CPU or a single one.
+    """
 
     uncore_cache: bool
 
@@ -22,7 +25,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Processors that were taken together."""
+    """Record CPUs that were allocated together."""
 
     cpus: CPUSet
     aligned: Alignment

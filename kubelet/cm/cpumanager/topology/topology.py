@@ -1,6 +1,6 @@
-"""Where each processor lies.
+"""Describe the location of each CPU of the machine.
 
-A processor ("CPU") is what the kernel schedules on: a hardware thread. A core has one or several of them.
+A CPU, or processor, is what the kernel schedules on: a hardware thread. A core has one or several of them.
 
 Go: pkg/kubelet/cm/cpumanager/topology/topology.go
 """
@@ -19,7 +19,7 @@ from pkg.utils.cpuset import CPUSet
 
 
 class CPUInfo(NamedTuple):
-    """What a processor is in, by numbers that are unique on the machine."""
+    """Hold the IDs of the units to which a CPU belongs. Each ID is unique on the machine."""
 
     numa_node_id: int = 0
     socket_id: int = 0
@@ -28,7 +28,7 @@ class CPUInfo(NamedTuple):
 
 
 class CPUDetails(dict[int, CPUInfo]):
-    """By processor. Sets of nodes, sockets, cores and caches are CPUSets too, as in Go."""
+    """Map CPUs to their location. As in Go, sets of nodes, sockets, cores and caches are CPUSets too."""
 
     def keep_only(self, cpus: CPUSet) -> CPUDetails:
         return CPUDetails({cpu: info for cpu, info in self.items() if cpu in cpus})
@@ -40,7 +40,7 @@ class CPUDetails(dict[int, CPUInfo]):
         return CPUSet(info.uncore_cache_id for info in self.values() if info.numa_node_id in ids)
 
     def cores_needed_in_uncore_cache(self, num_cores_needed: int, *ids: int) -> CPUSet:
-        """So many of the caches' cores, those with the lowest numbers, or all if there are fewer."""
+        """Return this many of the caches' cores, lowest IDs first, or all if there are fewer."""
         cores = CPUSet(info.core_id for info in self.values() if info.uncore_cache_id in ids)
         return CPUSet(cores.list()[:num_cores_needed])
 
@@ -81,13 +81,13 @@ class CPUDetails(dict[int, CPUInfo]):
         return CPUSet(cpu for cpu, info in self.items() if info.core_id in ids)
 
 
-# Finds the processors in nodes, sockets, cores or caches.
+# A CPUsIn function returns the CPUs of the given nodes, sockets, cores or caches.
 CPUsIn = Callable[..., CPUSet]
 
 
 @dataclass(frozen=True, slots=True)
 class CPUTopology:
-    """The machine's processors, and how many there are of what they are in."""
+    """Hold the machine's CPUs, and the numbers of cores, caches, sockets and NUMA nodes."""
 
     num_cpus: int = 0
     num_cores: int = 0
@@ -97,7 +97,7 @@ class CPUTopology:
     cpu_details: CPUDetails = field(default_factory=CPUDetails)
 
     def cpus_per_core(self) -> int:
-        """On a machine whose cores differ: the mean, rounded down."""
+        """Return the number of CPUs of a core; if cores differ, the mean, rounded down."""
         return self.num_cpus // self.num_cores if self.num_cores else 0
 
     def cpus_per_socket(self) -> int:
@@ -107,11 +107,11 @@ class CPUTopology:
         return self.num_cpus // self.num_uncore_cache if self.num_uncore_cache else 0
 
     def cpu_core_id(self, cpu: int) -> int:
-        """Raises ValueError for a processor that the machine has not."""
+        """Return the CPU's core. Raise ValueError for an unknown CPU."""
         return self._info(cpu).core_id
 
     def cpu_numa_node_id(self, cpu: int) -> int:
-        """Raises ValueError for a processor that the machine has not."""
+        """Return the CPU's NUMA node. Raise ValueError for an unknown CPU."""
         return self._info(cpu).numa_node_id
 
     def _info(self, cpu: int) -> CPUInfo:
@@ -120,7 +120,7 @@ class CPUTopology:
         return self.cpu_details[cpu]
 
     def check_alignment(self, cpus: CPUSet) -> Alignment:
-        """What these processors share."""
+        """Report what these CPUs share."""
         if len(cpus) <= 1:
             return Alignment(uncore_cache=True)
         infos = [self.cpu_details.get(cpu) for cpu in cpus]
@@ -129,7 +129,7 @@ class CPUTopology:
 
 
 def discover(machine_info: cadvisorapi.MachineInfo) -> CPUTopology:
-    """Raises ValueError for a machine of which too little is known."""
+    """Return the machine's topology. Raise ValueError if too little is known about the machine."""
     if not machine_info.num_cores:
         raise ValueError("could not detect number of cpus")
     details = CPUDetails()
@@ -148,7 +148,7 @@ def discover(machine_info: cadvisorapi.MachineInfo) -> CPUTopology:
 
 
 def _unique_core_id(core: cadvisorapi.Core) -> int:
-    """The lowest of its processors: the core's own number is unique in its socket only."""
+    """Return the core's lowest CPU as an ID, because the core's own ID is unique only in its socket."""
     if not core.threads or len(cpuset.new(*core.threads)) != len(core.threads):
         reason = "cpus provided are not unique" if core.threads else "no cpus provided"
         klog.info_s(
@@ -159,5 +159,5 @@ def _unique_core_id(core: cadvisorapi.Core) -> int:
 
 
 def _get_uncore_cache_id(core: cadvisorapi.Core) -> int:
-    """The socket stands for the cache where the machine tells of none."""
+    """Return the cache's ID, or the socket's if the machine reports no cache."""
     return core.uncore_caches[0].id if core.uncore_caches else core.socket_id

@@ -1,4 +1,4 @@
-"""What a pod is told when its resources cannot be had.
+"""Define the results for pods whose resources cannot be allocated.
 
 Go: pkg/kubelet/cm/admission
 """

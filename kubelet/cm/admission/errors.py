@@ -1,4 +1,4 @@
-"""Errors of allocations, and the answer that admission gives to them.
+"""Define the errors of allocations, and the admission results for them.
 
 Go: pkg/kubelet/cm/admission/errors.go
 """
@@ -11,16 +11,16 @@ ERROR_REASON_UNEXPECTED = "UnexpectedAdmissionError"
 
 
 class Error(Exception):
-    """An allocation that failed for a reason of which a pod's status has a word of its own."""
+    """Signal a failed allocation that has its own reason in the pod's status."""
 
-    # The reason in the pod's status: one CamelCase word.
+    # This is the reason in the pod's status, a CamelCase word.
     type = ERROR_REASON_UNEXPECTED
-    # Whether what is missing is expected soon, so that the pod is not turned away.
+    # If this is true, the missing resource is expected soon, so the pod waits and is not rejected.
     wait = False
 
 
 def get_pod_admit_result(err: BaseException | None) -> lifecycle.PodAdmitResult:
-    """Admits the pod if there is no error. An Error may also be the cause of the one that is given."""
+    """Return the admission result for an error, or for None. An Error may also be the cause of the error."""
     if err is None:
         return lifecycle.PodAdmitResult(admit=True)
     cause: BaseException | None = err

@@ -1,7 +1,7 @@
-"""Memory and huge pages of NUMA nodes, given to the containers of guaranteed pods.
+"""Allocate the memory and the huge pages of NUMA nodes to the containers of guaranteed pods.
 
-The container that has been given memory of some nodes is bound to these nodes (cpuset.mems); of how much there is
-left of each node a file keeps count, so that a restarted kubelet goes on with it.
+A container with allocated memory is bound to the NUMA nodes of that memory (cpuset.mems). A file keeps the free memory
+of each node and the allocations across a restart of the kubelet.
 
 Go: pkg/kubelet/cm/memorymanager
 """

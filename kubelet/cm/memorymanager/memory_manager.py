@@ -1,4 +1,4 @@
-"""The manager of memory of NUMA nodes.
+"""Manage the memory of NUMA nodes.
 
 Go: pkg/kubelet/cm/memorymanager/memory_manager.go
 """
@@ -33,9 +33,10 @@ _STATE_FILE_NAME = "memory_manager_state"
 
 
 class Manager:
-    """Gives memory to containers as its policy says, and remembers it over restarts. Safe from any thread.
+    """Allocate memory to containers according to the policy, and keep the allocations across restarts. Thread-safe.
 
-    Nothing may be given before start. With the policy "None" nothing ever is, and containers are not kept track of.
+    Callers must not allocate before `start`. The policy "None" allocates nothing, and the manager then tracks no
+    containers.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class Manager:
         state_file_directory: str,
         affinity: Store,
     ) -> None:
-        """Raises ValueError for a policy that is not known, and for reservations that do not fit the machine."""
+        """Raise ValueError for an unknown policy, and for reservations that do not fit the machine."""
         self._policy = _new_policy(policy_name, machine_info, node_allocatable_reservation, reserved_memory, affinity)
         self._is_idle = policy_name == POLICY_TYPE_NONE
         self._state_file_directory = state_file_directory
         self._state: memorystate.State = memorystate.StateMemory()
-        self._lock = threading.Lock()  # one gives or takes memory at a time; guards the container map
+        self._lock = threading.Lock()  # serializes allocations and releases; guards the container map
         self._allocatable_memory: list[memorystate.Block] = []
 
     def start(
@@ -65,9 +66,9 @@ class Manager:
         container_runtime: internalapi.RuntimeService,
         initial_containers: ContainerMap,
     ) -> None:
-        """Reads what an earlier kubelet gave away.
+        """Restore an earlier kubelet's allocations.
 
-        Raises OSError, and ValueError when that cannot be read or does not fit the machine any more.
+        Raise OSError, or ValueError if the state cannot be read or no longer fits the machine.
         """
         klog.info_s("Starting memorymanager", policy=self._policy.name())
         self._sources_ready = sources_ready
@@ -84,7 +85,7 @@ class Manager:
         klog.v(4).info_s("memorymanager started", policy=self._policy.name())
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
-        """Tells which id the container got. What init containers before it had comes free, for they have ended."""
+        """Record the container's ID, and release the memory of init containers before it, which have ended."""
         if self._is_idle:
             return
         uid = pod.metadata.uid
@@ -94,16 +95,17 @@ class Manager:
             for init_container in pod.spec.init_containers:
                 if init_container.name == container.name:
                     break
-                # A sidecar goes on.
+                # A sidecar keeps running.
                 if not podutil.is_restartable_init_container(init_container):
                     ended.add(ContainerRef(uid, init_container.name))
-                    # There may be thousands, which had it taken back when the next one started.
+                    # A pod may have thousands of init containers. Each one's memory was already released when the next
+                    # one started.
                     if self._state.get_memory_blocks(uid, init_container.name) is not None:
                         self._take_back_locked(uid, init_container.name)
             self._container_map.remove_by_container_refs(ended)
 
     def get_memory_numa_nodes(self, pod: v1.Pod, container: v1.Container) -> frozenset[int]:
-        """The nodes of which the container has memory; empty if it may have that of any node."""
+        """Return the nodes of the container's memory; empty means that it may use any node."""
         blocks = self._state.get_memory_blocks(pod.metadata.uid, container.name) or ()
         nodes = frozenset(node for block in blocks for node in block.numa_affinity)
         keys = {"pod": klog.kobj(pod), "containerName": container.name}
@@ -114,12 +116,12 @@ class Manager:
         return nodes
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Gives the container its memory before it is started. Raises ValueError when it cannot."""
+        """Allocate the container's memory before it starts. Raise ValueError if that is impossible."""
         if is_first_container(pod, container):
             self._remove_stale_state()
         with self._lock:
             try:
-                # No container of the pod starts before the last one has its memory: one write after that is enough.
+                # No container of the pod starts before the last one has its memory, so one write after that is enough.
                 with self._state.together(is_last_container(pod, container)):
                     self._policy.allocate(self._state, pod, container)
             except ValueError as err:
@@ -127,7 +129,7 @@ class Manager:
                 raise
 
     def remove_container(self, container_id: str) -> None:
-        """Takes back what the container had."""
+        """Release the container's memory."""
         with self._lock:
             try:
                 pod_uid, container_name = self._container_map.get_container_ref(container_id)
@@ -140,7 +142,7 @@ class Manager:
         return self._state
 
     def pods(self) -> set[str]:
-        """Of those that have memory, the uids."""
+        """Return the UIDs of the pods that have allocated memory."""
         return set(self._state.get_memory_assignments())
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
@@ -153,16 +155,16 @@ class Manager:
         return self._policy.get_pod_topology_hints(self._state, pod)
 
     def get_allocatable_memory(self) -> list[memorystate.Block]:
-        """What containers may have, of each NUMA node."""
+        """Return the memory that containers can get from each NUMA node."""
         return self._allocatable_memory
 
     def get_memory(self, pod_uid: str, container_name: str) -> list[memorystate.Block]:
-        """What the container has; its blocks may be empty where a later container uses them too."""
+        """Return the container's blocks, which may have size 0 if a later container reuses them."""
         return self._state.get_memory_blocks(pod_uid, container_name) or []
 
     def _remove_stale_state(self) -> None:
-        """Takes back what containers had of pods that are gone."""
-        # Before all pods are known, all of them would seem gone.
+        """Release the memory of containers whose pods are gone."""
+        # Before all sources are ready, every pod would seem to be gone.
         if self._is_idle or not self._sources_ready.all_ready():
             return
         with self._lock:
@@ -198,7 +200,7 @@ def _new_policy(
         case "None":
             return PolicyNone()
         case "Static":
-            # Imported here, for most nodes do without.
+            # This module is imported lazily because few nodes use the static policy.
             from kubelet.cm.memorymanager.policy_static import PolicyStatic
 
             reserved = get_system_reserved_memory(machine_info, node_allocatable_reservation, reserved_memory)
@@ -214,9 +216,9 @@ def get_system_reserved_memory(
     node_allocatable_reservation: Mapping[str, Quantity],
     reserved_memory: Sequence[kubeletconfig.MemoryReservation],
 ) -> SystemReservedMemory:
-    """What is kept for the system of each NUMA node, in bytes.
+    """Return the memory that is reserved for the system on each NUMA node, in bytes.
 
-    Raises ValueError for nodes that the machine has not, and if it is not as much as allocatable leaves out.
+    Raise ValueError for an unknown node, and if the sum differs from what the node's allocatable excludes.
     """
     from kubelet.cm.memorymanager.policy_static import as_int64
 

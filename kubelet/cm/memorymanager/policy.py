@@ -1,4 +1,4 @@
-"""How containers get memory of NUMA nodes.
+"""Define what a policy of the memory manager does.
 
 Go: pkg/kubelet/cm/memorymanager/policy.go
 """
@@ -13,30 +13,30 @@ from pkg.api.core import v1
 
 
 class Policy(Protocol):
-    """Decides. All it knows is in the state that it is given with each call."""
+    """Define how memory is allocated. A policy keeps nothing itself: each call passes the state."""
 
     def name(self) -> str: ...
 
     def start(self, s: state.State) -> None:
-        """Raises ValueError if the state does not fit the machine."""
+        """Check the state. Raise ValueError if it does not fit the machine."""
         ...
 
     def allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
-        """Gives the container its memory; one that has it already keeps it. Raises ValueError when it cannot."""
+        """Allocate the container's memory, unless it already has it. Raise ValueError if that is impossible."""
         ...
 
     def remove_container(self, s: state.State, pod_uid: str, container_name: str) -> None:
-        """Takes back what the container had; nothing for one that had nothing."""
+        """Release the container's memory, if it has any."""
         ...
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
-        """From which NUMA nodes the container could get its memory."""
+        """Return the NUMA nodes that could provide the container's memory."""
         ...
 
     def get_pod_topology_hints(self, s: state.State, pod: v1.Pod) -> Hints:
-        """From which NUMA nodes the pod could get all its memory."""
+        """Return the NUMA nodes that could provide all the pod's memory."""
         ...
 
     def get_allocatable_memory(self, s: state.State) -> list[state.Block]:
-        """What containers may have, of each NUMA node."""
+        """Return the memory that containers can get from each NUMA node."""
         ...

@@ -1,4 +1,4 @@
-"""No memory is given to anybody: the kernel does as it likes.
+"""Define the policy that allocates no memory and leaves the choice of NUMA nodes to the kernel.
 
 Go: pkg/kubelet/cm/memorymanager/policy_none.go
 """
@@ -19,7 +19,7 @@ POLICY_TYPE_NONE = "None"
 
 
 class PolicyNone:
-    """See Policy."""
+    """Implement Policy."""
 
     def name(self) -> str:
         return POLICY_TYPE_NONE
@@ -28,10 +28,10 @@ class PolicyNone:
         klog.info_s("Start")
 
     def allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
-        """There is nothing to give."""
+        """Do nothing, because this policy allocates no memory."""
 
     def remove_container(self, s: state.State, pod_uid: str, container_name: str) -> None:
-        """It had nothing."""
+        """Do nothing, because no container has allocated memory."""
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
         return {}

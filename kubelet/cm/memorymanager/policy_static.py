@@ -1,6 +1,7 @@
-"""Guaranteed pods get their memory of as few NUMA nodes as possible, and nobody else is promised it.
+"""Define the policy that allocates memory exclusively to guaranteed pods, from as few NUMA nodes as possible.
 
-A node is used either alone or always together with the same others, so that what is free on it can be told.
+Containers use a node either alone or always in a group with the same other nodes, so that the free memory of the node
+or the group is known.
 
 Go: pkg/kubelet/cm/memorymanager/policy_static.go
 """
@@ -31,28 +32,28 @@ POLICY_TYPE_STATIC = "Static"
 _KIB = 1024
 _OF_NODE = (metrics.RESOURCE_MANAGER_MEMORY, metrics.RESOURCE_MANAGER_NODE)
 
-# Bytes by resource: of a request, or of what is free.
+# These are bytes by resource, either requested or free.
 Amounts = dict[str, int]
-# Bytes by the NUMA nodes that they are of together, and by resource.
+# The keys are the NUMA nodes that provide the bytes together, and the resource.
 Reusable = Counter[tuple[bitmask.BitMask, str]]
-# By the NUMA node's number.
+# The keys are the IDs of NUMA nodes.
 SystemReservedMemory = Mapping[int, Mapping[str, int]]
 
 
 class NotEnoughMemoryError(ValueError):
-    """No NUMA nodes have as much as was asked for, in the way in which it was."""
+    """Signal that no NUMA nodes can provide the requested memory under the policy's rules."""
 
 
 class PolicyStatic:
-    """See Policy. The manager calls it with its lock held where something changes."""
+    """Implement Policy. The manager holds its lock during calls that change something."""
 
     def __init__(self, machine_info: MachineInfo, reserved: SystemReservedMemory, affinity: Store) -> None:
-        """Raises ValueError unless some memory is kept for the system, and for NUMA nodes that bit masks cannot hold.
+        """Raise ValueError if no memory is reserved for the system, or if a NUMA node's ID does not fit a bit mask.
 
-        DIVERGES (fault of Go): with the policy Static, the kubelet does not start if a NUMA node has a number over 63.
-        Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: a mask that could not be made is used,
-        and the kubelet crashes with the first guaranteed pod.
-        Why: a machine's GPUs may have such NUMA nodes, and its administrator learns of the fault at once.
+        DIVERGES (fault of Go): with the policy Static, the kubelet does not start if the ID of a NUMA node exceeds 63.
+        Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: it uses a mask that could not be
+        created, and the kubelet crashes at the first guaranteed pod.
+        Why: a machine's GPUs may have such NUMA nodes, and the administrator learns of the fault at once.
         Test: policy_static_test.py:test_nodes_that_are_memory_of_gpus
         """
         if not any(node.get(v1.RESOURCE_MEMORY, 0) for node in reserved.values()):
@@ -122,7 +123,11 @@ class PolicyStatic:
         container: v1.Container,
         requested: Amounts,
     ) -> bitmask.BitMask:
-        """Those of the topology manager; more of them if they have too little, and any if it has no opinion."""
+        """Return the nodes that provide the memory.
+
+        These are the topology manager's nodes, with further nodes if they have too little memory, or any nodes if the
+        topology manager has no preference.
+        """
         hint = self._affinity.get_affinity(pod.metadata.uid, container.name)
         klog.info_s("Got topology affinity", hint=hint, pod=klog.kobj(pod), containerName=container.name)
         nodes = hint.numa_node_affinity
@@ -165,7 +170,7 @@ class PolicyStatic:
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             if (blocks := s.get_memory_blocks(pod.metadata.uid, container.name)) is not None:
                 return _regenerate_hints(pod, container, blocks, requested)
-        # What init containers leave is counted already: the hints are those of the whole pod.
+        # The hints are for the pod as a whole, whose request already includes what init containers leave.
         return self._calculate_hints(s.get_machine_state(), _reusable_memory(s, pod), requested)
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
@@ -179,7 +184,7 @@ class PolicyStatic:
             return {}
         if _skips_hints(pod):
             return {}
-        # One that has its memory, after a restart of the kubelet for example, keeps it.
+        # A container that already has its memory keeps it, for example after a restart of the kubelet.
         if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
             return _regenerate_hints(pod, container, blocks, requested)
         if _has_given_back(s, pod, container):
@@ -195,7 +200,10 @@ class PolicyStatic:
         ]
 
     def _calculate_hints(self, machine_state: state.NUMANodeMap, reusable: Reusable, requested: Amounts) -> Hints:
-        """All sets of nodes that have enough free; those are preferred that are as few as an idle machine needs."""
+        """Return all sets of nodes with enough free memory.
+
+        A set is preferred if it has no more nodes than the request would need on an idle machine.
+        """
         numa_nodes = sorted(machine_state)
         fewest = len(numa_nodes)
         found: list[bitmask.BitMask] = []
@@ -225,7 +233,7 @@ class PolicyStatic:
     def _extend_topology_manager_hint(
         self, machine_state: state.NUMANodeMap, reusable: Reusable, requested: Amounts, mask: bitmask.BitMask
     ) -> TopologyHint:
-        """The best that contains these nodes: merging may have left a part only of what was offered."""
+        """Return the best hint that contains these nodes, because merging hints may have left too few of them."""
         hints = _memory_hints(self._calculate_hints(machine_state, reusable, requested))
         fitting = [hint for hint in hints if mask & _nodes_of(hint) == mask]
         if not fitting:
@@ -233,9 +241,9 @@ class PolicyStatic:
         return _find_best_hint(fitting)
 
     def _validate_state(self, s: state.State) -> None:
-        """Raises ValueError if what was given away cannot be on this machine with this configuration.
+        """Raise ValueError if the allocations do not fit this machine and its configuration.
 
-        Memory banks come and go, and so do reservations.
+        Memory modules may be added or removed, and reservations may change.
         """
         machine_state, assignments = s.get_machine_state(), s.get_memory_assignments()
         if not machine_state:
@@ -251,7 +259,7 @@ class PolicyStatic:
             raise ValueError("[memorymanager] the expected machine state is different from the real one")
 
     def _get_default_machine_state(self) -> state.NUMANodeMap:
-        """That of a machine of which nothing is given away."""
+        """Return the state of the machine without any allocation."""
         nodes: state.NUMANodeMap = {}
         for node in self._machine_info.topology:
             tables: dict[str, state.MemoryTable] = {}
@@ -265,26 +273,29 @@ class PolicyStatic:
         return nodes
 
     def _memory_table(self, node: int, resource_name: str, total: int, used_otherwise: int = 0) -> state.MemoryTable:
-        """Raises ValueError if more is reserved than there is.
+        """Return the table of one kind of memory. Raise ValueError if more is reserved than exists.
 
-        DIVERGES (fault of Go): the kubelet does not start when more is reserved of a NUMA node than it has.
+        DIVERGES (fault of Go): the kubelet does not start if more memory is reserved on a NUMA node than the node has.
         Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).getDefaultMachineState: the subtraction of
-        unsigned numbers wraps around, and nearly 2^64 bytes can be given out.
-        Why: pods would be promised memory that is not there.
+        unsigned numbers wraps around, and nearly 2^64 bytes can be allocated.
+        Why: pods would be promised memory that does not exist.
         Test: policy_static_test.py:test_more_is_reserved_than_there_is
         """
         reserved = self._system_reserved.get(node, {}).get(resource_name, 0)
         allocatable = total - reserved - used_otherwise
         if allocatable < 0:
             raise ValueError(
-                f"[memorymanager] {reserved} bytes of {resource_name} are reserved of NUMA node {node}, "
+                f"[memorymanager] {reserved} bytes of {resource_name} are reserved on NUMA node {node}, "
                 f"which has {total - used_otherwise}"
             )
         return state.MemoryTable(total, reserved, allocatable, 0, allocatable)
 
 
 def _is_managed(pod: v1.Pod) -> bool:
-    """Whether the pod's containers get memory of their own: it is guaranteed, by its containers' resources."""
+    """Report whether the pod's containers get exclusive memory.
+
+    The pod must be guaranteed, and must not set pod-level resources.
+    """
     if (pod_qos := qos.get_pod_qos(pod)) != v1.POD_QOS_GUARANTEED:
         klog.v(5).info_s(
             "Exclusive memory allocation skipped, pod QoS is not guaranteed", pod=klog.kobj(pod), qos=pod_qos
@@ -302,7 +313,7 @@ def _is_managed(pod: v1.Pod) -> bool:
 
 
 def _skips_hints(pod: v1.Pod) -> bool:
-    """Whether the pod is admitted wherever there is room, for it has resources of its own."""
+    """Report whether the pod gets no hints because it sets pod-level resources."""
     if not resourcehelper.is_pod_level_resources_set(pod):
         return False
     klog.v(3).info_s(
@@ -315,13 +326,13 @@ def _skips_hints(pod: v1.Pod) -> bool:
 
 
 def _reusable_memory(s: state.State, pod: v1.Pod) -> Reusable:
-    """What the pod's init containers leave to their successors. A sidecar keeps its own.
+    """Return the memory that the pod's init containers leave to later containers. A sidecar keeps its own.
 
-    DIVERGES (fault of Go): what init containers leave is counted anew each time, from the blocks that they have.
-    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).updatePodReusableMemory: a count beside the
-    blocks outlives the pod, and is lowered again when a container that has its memory is admitted again.
-    Why: a static pod that comes back with its uid would take too little from the machine, and the next kubelet would
-    refuse a state that does not add up.
+    DIVERGES (fault of Go): the kubelet computes the reusable memory each time from the blocks of the init containers.
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).updatePodReusableMemory: a separate count
+    outlives the pod, and is lowered again when a container that has its memory is admitted again.
+    Why: a static pod that returns with its UID would take too little memory from the machine, and the next kubelet
+    would reject a state whose sums do not match.
     Test: memory_manager_test.py:test_pod_that_comes_back_counts_on_nothing_that_it_had,
     memory_manager_test.py:test_restart_after_a_pod_was_asked_about_again
     """
@@ -339,11 +350,11 @@ def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
 
 
 def _has_given_back(s: state.State, pod: v1.Pod, container: v1.Container) -> bool:
-    """Whether it is an init container that has ended, and a container after it has been started.
+    """Report whether the container is an init container that has ended, so that a later container has memory.
 
     DIVERGES (fault of Go): when a pod is admitted again after a restart, init containers that have ended get no memory.
     Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).Allocate: they get memory a second time.
-    Why: nobody uses that memory; where so much is not free, a pod that runs would be turned away.
+    Why: no process uses that memory; and if too little memory is free, a running pod would be rejected.
     Test: memory_manager_test.py:test_restart_after_init_containers_have_ended
     """
     if not _is_regular_init_container(pod, container):
@@ -354,7 +365,7 @@ def _has_given_back(s: state.State, pod: v1.Pod, container: v1.Container) -> boo
 
 
 def _get_container_requested_resources(container: v1.Container) -> Amounts:
-    """Memory and huge pages, in bytes. Raises ValueError for what is no whole number."""
+    """Return the requested memory and huge pages in bytes. Raise ValueError for an amount with a fraction."""
     return {
         name: as_int64(quantity)
         for name, quantity in container.resources.requests.items()
@@ -363,12 +374,12 @@ def _get_container_requested_resources(container: v1.Container) -> Amounts:
 
 
 def as_int64(quantity: resource.Quantity) -> int:
-    """The exact number. Raises ValueError when it has a fraction.
+    """Return the exact number. Raise ValueError if it has a fraction.
 
-    DIVERGES (fault of Go): every whole number of bytes is taken, also one that is written as "1.5Gi".
-    Go: pkg/kubelet/cm/memorymanager/policy_static.go, getContainerRequestedResources: AsInt64 says that it could not
-    convert such a text the fast way, which counts as a number that is not whole.
-    Why: static pods and the reservedMemory of the configuration may say so; the API server would write 1536Mi.
+    DIVERGES (fault of Go): the kubelet accepts every whole number of bytes, even if it is written as "1.5Gi".
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, getContainerRequestedResources: AsInt64 reports that its fast
+    conversion does not apply to such a text, which counts as a number with a fraction.
+    Why: static pods and the configuration's reservedMemory may use such a text; the API server would write 1536Mi.
     Test: policy_static_test.py:test_whole_number_of_bytes_that_is_written_with_a_point
     """
     if quantity.cmp(resource.new_quantity(quantity.value())):
@@ -377,7 +388,7 @@ def as_int64(quantity: resource.Quantity) -> int:
 
 
 def _get_pod_requested_resources(pod: v1.Pod) -> Amounts:
-    """The most that the pod needs at any time: an init container runs beside the sidecars before it."""
+    """Return the most that the pod needs at any time. An init container runs beside the sidecars before it."""
     init: Amounts = {}
     sidecars: Amounts = {}
     for container in pod.spec.init_containers:
@@ -397,7 +408,7 @@ def _get_pod_requested_resources(pod: v1.Pod) -> Amounts:
 def _update_machine_state(
     machine_state: state.NUMANodeMap, numa_affinity: Iterable[int], resource_name: str, size: int
 ) -> None:
-    """Takes so much of the nodes, of the first ones first. All of them count as used, whatever is taken of them."""
+    """Take memory from the nodes, in their order. All of them count as used, even if they provide nothing."""
     nodes = list(numa_affinity)
     for node in nodes:
         node_state = machine_state[node]
@@ -413,7 +424,7 @@ def _update_machine_state(
 
 
 def _release(machine_state: state.NUMANodeMap, block: state.Block) -> None:
-    """Gives a container's block back to its nodes."""
+    """Return the memory of a container's block to its nodes."""
     size = block.size
     for node in block.numa_affinity:
         node_state = machine_state[node]
@@ -432,9 +443,9 @@ def _release(machine_state: state.NUMANodeMap, block: state.Block) -> None:
 def _update_init_containers_memory_blocks(
     s: state.State, pod: v1.Pod, container: v1.Container, blocks: list[state.Block]
 ) -> None:
-    """Takes from init containers before this one what it has of theirs, so that the pod's blocks sum up right.
+    """Reduce the blocks of earlier init containers by what this container reuses, so that the pod's sum stays right.
 
-    They may be left with blocks of nothing: those remain, for their nodes are still counted as used.
+    Init containers may keep blocks of size 0, because their nodes still count as used.
     """
     for block in blocks:
         size = block.size
@@ -456,7 +467,7 @@ def _update_init_containers_memory_blocks(
 
 
 def _regenerate_hints(pod: v1.Pod, container: v1.Container, blocks: list[state.Block], requested: Amounts) -> Hints:
-    """What the container has, as the only hints; nothing when that is not what is asked for."""
+    """Return the container's allocation as the only hints, or no hints if it differs from the request."""
     if len(blocks) != len(requested):
         klog.info_s(
             "The number of requested resources by the container differs from the number of memory blocks",
@@ -484,12 +495,12 @@ def _regenerate_hints(pod: v1.Pod, container: v1.Container, blocks: list[state.B
 
 
 def _sum_of(machine_state: state.NUMANodeMap, nodes: Sequence[int], field: str, names: Iterable[str]) -> Amounts:
-    """What the nodes have together.
+    """Return the sum of a field over the nodes, by resource.
 
-    DIVERGES (fault of Go): of a size of huge pages that the machine does not have, a NUMA node has 0 bytes.
-    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).calculateHints: follows a nil pointer, and the
+    DIVERGES (fault of Go): a NUMA node has 0 bytes of a size of huge pages that the machine does not have.
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).calculateHints: it follows a nil pointer, and the
     kubelet crashes.
-    Why: a guaranteed pod that names such a size, be it an amount of 0, would crash the kubelet.
+    Why: a guaranteed pod that names such a size, even with an amount of 0, would crash the kubelet.
     Test: policy_static_test.py:test_a_size_of_huge_pages_that_the_machine_has_not,
     policy_static_test.py:test_nothing_of_huge_pages_that_the_machine_has_not
     """
@@ -502,7 +513,10 @@ def _covers(available: Amounts, requested: Amounts) -> bool:
 
 
 def _can_be_used(machine_state: state.NUMANodeMap, nodes: Sequence[int]) -> bool:
-    """A node alone must not belong to a group; nodes together must be unused, or be just that group."""
+    """Report whether the nodes can be used together.
+
+    A single node must not belong to a group. Several nodes must be unused, or form exactly one existing group.
+    """
     if len(nodes) == 1:
         return len(machine_state[nodes[0]].cells) <= 1
     return all(
@@ -517,13 +531,13 @@ def _is_affinity_satisfy_request(machine_state: state.NUMANodeMap, mask: bitmask
 
 
 def _is_affinity_violating_numa_allocations(machine_state: state.NUMANodeMap, mask: bitmask.BitMask) -> bool:
-    """Whether these nodes together would mix with what they are used for already."""
+    """Report whether using these nodes together would conflict with existing groups of nodes."""
     nodes = mask.get_bits()
     return len(nodes) > 1 and not _can_be_used(machine_state, nodes)
 
 
 def _memory_hints(hints: Hints) -> list[TopologyHint]:
-    """Those of regular memory: they are the same for all kinds."""
+    """Return the hints for regular memory, which are the same for all kinds of memory."""
     return hints.get(v1.RESOURCE_MEMORY) or []
 
 
@@ -532,7 +546,7 @@ def _nodes_of(hint: TopologyHint) -> bitmask.BitMask:
 
 
 def _find_best_hint(hints: Sequence[TopologyHint]) -> TopologyHint:
-    """A preferred one if there is, of as few nodes as possible; there must be one at least."""
+    """Return a preferred hint if there is one, with as few nodes as possible. `hints` must not be empty."""
     best = hints[0]
     for hint in hints[1:]:
         if hint.less_than(best):
@@ -543,7 +557,7 @@ def _find_best_hint(hints: Sequence[TopologyHint]) -> TopologyHint:
 def _update_expected_machine_state(
     expected: state.NUMANodeMap, blocks: list[state.Block], pod_uid: str, container_name: str
 ) -> None:
-    """Raises ValueError for a block of what the machine has not."""
+    """Add the blocks to the expected state. Raise ValueError for a block that the machine does not have."""
     for block in blocks:
         for node in block.numa_affinity:
             where = f"[memorymanager] (pod: {pod_uid}, container: {container_name}) the memory assignment uses"
@@ -555,9 +569,9 @@ def _update_expected_machine_state(
 
 
 def _are_machine_states_equal(found: state.NUMANodeMap, expected: state.NUMANodeMap) -> bool:
-    """Tells in the log what differs first. What a group of nodes has is compared as a whole.
+    """Compare two states, and log the first difference. The free memory of a group of nodes is compared as a sum.
 
-    In which order its containers came is not known, so that the memory may be taken from other nodes of the group.
+    The order in which the group's containers were allocated is unknown, so another order may have used other nodes.
     """
     difference = next(_differences(found, expected), None)
     if difference is None:

@@ -94,7 +94,7 @@ def test_default_state() -> None:
 @pytest.mark.parametrize(
     ("reserved", "fault"),
     [
-        ({0: {"memory": 4 * GB}}, "4294967296 bytes of memory are reserved of NUMA node 0, which has 3221225472"),
+        ({0: {"memory": 4 * GB}}, "4294967296 bytes of memory are reserved on NUMA node 0, which has 3221225472"),
         ({0: {"memory": GB}, 1: {PAGES: 2 * GB}}, "2147483648 bytes of hugepages-1Gi .* NUMA node 1, which has 1073"),
     ],
 )

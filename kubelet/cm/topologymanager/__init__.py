@@ -1,8 +1,8 @@
-"""Which NUMA nodes a pod's processors, memory and devices come from.
+"""Choose the NUMA nodes that provide a pod's CPUs, memory and devices.
 
-Those who give out resources (hint providers: the managers of processors, memory and devices) tell with hints from
-which sets of nodes they could; the manager merges the hints as its policy wants, admits the pod or not, and lets
-the providers allocate on the nodes that it found.
+Hint providers, which are the managers of CPUs, memory and devices, return hints: the sets of nodes that could provide a
+resource. The topology manager merges the hints according to its policy, admits or rejects the pod, and lets the
+providers allocate on the nodes of the merged hint.
 
 Go: pkg/kubelet/cm/topologymanager
 """

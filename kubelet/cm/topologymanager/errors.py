@@ -1,4 +1,4 @@
-"""Why a pod is not admitted.
+"""Define the error for a pod whose resources cannot be aligned.
 
 Go: pkg/kubelet/cm/topologymanager/topology_manager.go (TopologyAffinityError)
 """
@@ -11,7 +11,7 @@ ERROR_TOPOLOGY_AFFINITY = "TopologyAffinityError"
 
 
 class TopologyAffinityError(admission.Error):
-    """No set of NUMA nodes that the policy allows has all resources."""
+    """Signal that no set of NUMA nodes which the policy allows can provide all resources."""
 
     type = ERROR_TOPOLOGY_AFFINITY
 

@@ -1,4 +1,4 @@
-"""What those who give out resources and the topology manager say to each other.
+"""Define the interface between the hint providers and the topology manager.
 
 Go: pkg/kubelet/cm/topologymanager/topology_manager.go (HintProvider, Store, TopologyHint)
 """
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopologyHint:
-    """The NUMA nodes that an allocation would use; None if any would do.
+    """Name the NUMA nodes that an allocation would use; None means any nodes.
 
-    It is preferred if there could be no better one on an idle machine.
+    A hint is preferred if no better one would be possible on an idle machine.
     """
 
     numa_node_affinity: BitMask | None = None
     preferred: bool = False
 
     def less_than(self, other: TopologyHint) -> bool:
-        """Is better: preferred where the other is not, or narrower. Both must name nodes."""
+        """Report whether this hint is better: preferred where the other is not, or else narrower.
+
+        Both must name nodes.
+        """
         if self.preferred != other.preferred:
             return self.preferred
         assert self.numa_node_affinity is not None and other.numa_node_affinity is not None
@@ -37,41 +40,41 @@ class TopologyHint:
         return f"{{{affinity} {str(self.preferred).lower()}}}"
 
 
-# By resource: the allocations that are possible. None: it does not matter; an empty list: none is possible.
+# By resource, these are the possible allocations. None means no preference; an empty list means that none is possible.
 Hints = dict[str, list[TopologyHint] | None]
 
 
 class HintProvider(Protocol):
-    """Gives out a kind of resource, and can tell beforehand on which NUMA nodes it could.
+    """Define a manager that allocates a kind of resource, and knows in advance which NUMA nodes can provide it.
 
-    Go's has AllocatePod too, for its gate PodLevelResourceManagers, which is off.
+    Go's interface also has AllocatePod, for its feature gate PodLevelResourceManagers, which is off.
     """
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
-        """Where the container's resources could come from. Empty: there is nothing to choose."""
+        """Return the nodes that could provide the container's resources. Empty means no preference."""
         ...
 
     def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
-        """Where the resources of all its containers could come from."""
+        """Return the nodes that could provide the resources of all the pod's containers."""
         ...
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Gives the container its resources, on the nodes that get_affinity of the Store now tells.
+        """Allocate the container's resources on the nodes that the Store's get_affinity returns.
 
-        Raises whatever says why not: the pod is rejected, with the reason of an admission.Error.
+        Raise any error to reject the pod. An admission.Error provides the reason in the pod's status.
         """
         ...
 
 
 class Store(Protocol):
-    """Where hint providers ask what was decided."""
+    """Define where hint providers get the merged hints."""
 
     def get_affinity(self, pod_uid: str, container_name: str) -> TopologyHint:
-        """The merged hint; TopologyHint() for a container that was not admitted."""
+        """Return the merged hint, or TopologyHint() for a container that was not admitted."""
         ...
 
     def get_policy(self) -> Policy: ...
 
     def name(self) -> str:
-        """The scope: "container", "pod" or "none"."""
+        """Return the scope: "container", "pod" or "none"."""
         ...

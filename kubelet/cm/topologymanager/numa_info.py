@@ -1,4 +1,4 @@
-"""The machine's NUMA nodes and how far they are from each other.
+"""Describe the machine's NUMA nodes and the distances between them.
 
 Go: pkg/kubelet/cm/topologymanager/numa_info.go
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class NUMADistances(dict[int, Sequence[int]]):
-    """By node: its distance to each other, as the firmware tells it (10 is the node itself)."""
+    """Map each node to its distances to all nodes as the firmware reports them; 10 is the node itself."""
 
     def calculate_average_for(self, mask: BitMask) -> float:
-        """The mean distance between any two of the nodes, each with itself included; 0 of none."""
+        """Return the mean distance over all pairs of the nodes, including each node with itself; 0 for no nodes."""
         nodes = mask.get_bits()
         if not nodes:
             return 0.0
@@ -27,10 +27,10 @@ class NUMADistances(dict[int, Sequence[int]]):
 
 
 class NUMAInfo:
-    """Compares sets of NUMA nodes."""
+    """Compare sets of NUMA nodes."""
 
     def __init__(self, topology: Sequence[cadvisorapi.Node], opts: PolicyOptions) -> None:
-        """Raises ValueError if distances are needed and not known."""
+        """Raise ValueError if distances are needed and unknown."""
         self.nodes = [node.id for node in topology]
         self.numa_distances = NUMADistances()
         for node in topology:
@@ -39,11 +39,11 @@ class NUMAInfo:
             self.numa_distances[node.id] = node.distances if opts.prefer_closest_numa else ()
 
     def narrowest(self, one: BitMask, other: BitMask) -> BitMask:
-        """That with fewer nodes, or of as many the one with lower numbers."""
+        """Return the mask with fewer nodes; with equally many, the one with lower IDs."""
         return one if one.is_narrower_than(other) else other
 
     def closest(self, one: BitMask, other: BitMask) -> BitMask:
-        """That with fewer nodes, or of as many the one whose nodes are closer to each other."""
+        """Return the mask with fewer nodes; with equally many, the one whose nodes are closer to each other."""
         if one.count() != other.count():
             return self.narrowest(one, other)
         distance = self.numa_distances.calculate_average_for(one)
@@ -53,5 +53,5 @@ class NUMAInfo:
         return one if distance < others else other
 
     def default_affinity_mask(self) -> BitMask:
-        """All nodes."""
+        """Return the mask of all nodes."""
         return BitMask(*self.nodes)

@@ -1,4 +1,4 @@
-"""How hints of several providers become one.
+"""Merge the hints of several providers into one.
 
 Go: pkg/kubelet/cm/topologymanager/policy.go
 """
@@ -20,15 +20,15 @@ POLICY_SINGLE_NUMA_NODE = "single-numa-node"
 
 @dataclass(frozen=True, slots=True)
 class MergedHint:
-    """The best hint that all providers can follow."""
+    """Hold the best hint that all providers can follow."""
 
     hint: TopologyHint
-    # Whether it is good enough to admit the pod.
+    # This field says whether the hint is good enough to admit the pod.
     admit: bool
 
 
 class Policy(Protocol):
-    """Decides on the NUMA nodes that all of a container's or pod's resources come from."""
+    """Define how to choose the NUMA nodes that provide all resources of a container or pod."""
 
     def name(self) -> str: ...
 
@@ -36,12 +36,16 @@ class Policy(Protocol):
 
 
 def is_alignment_guaranteed(policy: Policy) -> bool:
-    """Whether whatever is admitted has all its resources from one node."""
+    """Report whether each admitted pod or container has all its resources from one node."""
     return policy.name() == POLICY_SINGLE_NUMA_NODE
 
 
 def filter_providers_hints(providers_hints: Iterable[Hints]) -> list[list[TopologyHint]]:
-    """A list for each resource of each provider; who does not care, or has nothing, has one hint without nodes."""
+    """Return a list of hints for each resource of each provider.
+
+    A provider or resource without a preference gets a preferred hint without nodes. A resource that no nodes can
+    provide gets a hint without nodes that is not preferred.
+    """
     all_hints: list[list[TopologyHint]] = []
     for hints in providers_hints:
         if not hints:
@@ -60,7 +64,7 @@ def filter_providers_hints(providers_hints: Iterable[Hints]) -> list[list[Topolo
 
 
 def max_of_min_affinity_counts(filtered_hints: Iterable[Iterable[TopologyHint]]) -> int:
-    """How many nodes the resource needs that needs the most of them."""
+    """Return the largest number of nodes that any resource needs at least."""
     counts = [
         [hint.numa_node_affinity.count() for hint in hints if hint.numa_node_affinity is not None]
         for hints in filtered_hints
@@ -69,14 +73,16 @@ def max_of_min_affinity_counts(filtered_hints: Iterable[Iterable[TopologyHint]])
 
 
 def merged_hints(default_affinity: BitMask, all_hints: Iterable[Sequence[TopologyHint]]) -> list[TopologyHint]:
-    """What comes out when one hint of each resource is taken, for all ways to do so, without repetition.
+    """Merge one hint of each resource, for all combinations, and return the distinct results.
 
-    The nodes are those that all of them have. It is preferred if all are and name the same nodes.
+    The nodes of a result are those that all its hints have in common. A result is preferred if all its hints are, and
+    name the same nodes.
 
-    Go goes through all combinations, which on a machine of many nodes are millions. As results of combinations that
-    begin alike differ little, what can come of the resources so far is kept instead.
+    Go tries all combinations, which are millions on a machine with many nodes. Combinations that begin alike have few
+    distinct results, so this function keeps the distinct results for the resources so far.
     """
-    # Of each beginning: the nodes in common, and, while it is preferred, those that the hints to come must name too.
+    # A state consists of the common nodes so far, the nodes that further hints must name for a preferred result, and
+    # whether the result is still preferred.
     states: dict[tuple[BitMask, BitMask | None, bool], None] = {(default_affinity, None, True): None}
     for hints in all_hints:
         states = dict.fromkeys(_with_hint(state, hint) for state in states for hint in hints)
@@ -94,7 +100,7 @@ def _with_hint(state: tuple[BitMask, BitMask | None, bool], hint: TopologyHint) 
 
 
 class HintMerger:
-    """Finds the best of all merged hints."""
+    """Find the best of all merged hints."""
 
     def __init__(
         self,
@@ -107,8 +113,8 @@ class HintMerger:
         self._hints = hints
         closest = policy_name != POLICY_SINGLE_NUMA_NODE and opts.prefer_closest_numa
         self._best_mask = numa_info.closest if closest else numa_info.narrowest
-        # A hint that is not preferred had better name so many nodes, so that the resource that needs the most of
-        # them can be had from the nodes named.
+        # A hint that is not preferred should name this many nodes, so that the resource that needs the most nodes fits
+        # on them.
         self.best_non_preferred_affinity_count = max_of_min_affinity_counts(hints)
 
     def _fitter(self, current: TopologyHint, candidate: TopologyHint) -> TopologyHint:
@@ -116,7 +122,7 @@ class HintMerger:
         return current if mine == others or self._best_mask(mine, others) == mine else candidate
 
     def compare(self, current: TopologyHint | None, candidate: TopologyHint) -> TopologyHint | None:
-        """The better of the two. One that names no node is none."""
+        """Return the better of the two hints. A hint without nodes does not count."""
         count = _affinity(candidate).count()
         if count == 0:
             return current
@@ -126,7 +132,8 @@ class HintMerger:
             return current if current.preferred else candidate
         if current.preferred:
             return self._fitter(current, candidate)
-        # Neither is: as many nodes as best, or else fewer but close to it, or else as few as may be.
+        # Neither hint is preferred. The best count is `best`; the next best is a lower one close to `best`; after that,
+        # the lowest.
         best, current_count = self.best_non_preferred_affinity_count, _affinity(current).count()
         if current_count == count or current_count > best:
             return self._fitter(current, candidate)

@@ -1,4 +1,4 @@
-"""The policy that takes the best there is.
+"""Define the policy that admits every pod with the best available alignment.
 
 Go: pkg/kubelet/cm/topologymanager/policy_best_effort.go
 """
@@ -16,7 +16,7 @@ POLICY_BEST_EFFORT = "best-effort"
 
 
 class BestEffortPolicy:
-    """Admits every pod. See Policy."""
+    """Implement Policy, and admit every pod."""
 
     def __init__(self, numa_info: NUMAInfo, opts: PolicyOptions) -> None:
         self._numa_info = numa_info

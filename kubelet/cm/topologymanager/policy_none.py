@@ -1,4 +1,4 @@
-"""The policy that does not care.
+"""Define the policy that aligns nothing.
 
 Go: pkg/kubelet/cm/topologymanager/policy_none.go
 """
@@ -14,7 +14,7 @@ POLICY_NONE = "none"
 
 
 class NonePolicy:
-    """Admits every pod and names no nodes. See Policy."""
+    """Implement Policy: admit every pod, and name no nodes."""
 
     def name(self) -> str:
         return POLICY_NONE

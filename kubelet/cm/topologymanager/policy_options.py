@@ -1,4 +1,4 @@
-"""Options of the topology manager's policies.
+"""Parse the options of the topology manager's policies.
 
 Go: pkg/kubelet/cm/topologymanager/policy_options.go
 """
@@ -14,28 +14,28 @@ from pkg.component_base.cli import flag
 PREFER_CLOSEST_NUMA_NODES = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE_NUMA_NODES = "max-allowable-numa-nodes"
 
-# With more nodes the number of sets of them grows past what can be tried at each admission.
+# With more nodes, there are too many sets of nodes to try at each admission.
 DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
 
 _OPTIONS = (PREFER_CLOSEST_NUMA_NODES, MAX_ALLOWABLE_NUMA_NODES)
 
 
 def check_policy_option_available(option: str) -> None:
-    """Raises ValueError for an option that there is not. All that there are are stable."""
+    """Raise ValueError for an unknown option. All known options are stable."""
     if option not in _OPTIONS:
         raise ValueError(f'unknown Topology Manager Policy option: "{option}"')
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """What the configuration's topologyManagerPolicyOptions say."""
+    """Hold the options of the configuration's topologyManagerPolicyOptions."""
 
     prefer_closest_numa: bool = False
     max_allowable_numa_nodes: int = DEFAULT_MAX_ALLOWABLE_NUMA_NODES
 
 
 def new_policy_options(policy_options: Mapping[str, str]) -> PolicyOptions:
-    """Raises ValueError naming the option that is unknown or has a bad value."""
+    """Return the options. Raise ValueError, which names the option that is unknown or has a bad value."""
     prefer_closest, max_nodes = False, DEFAULT_MAX_ALLOWABLE_NUMA_NODES
     for name, value in policy_options.items():
         check_policy_option_available(name)

@@ -1,4 +1,4 @@
-"""The policy that takes only what could not be better.
+"""Define the policy that admits only pods with the best possible alignment.
 
 Go: pkg/kubelet/cm/topologymanager/policy_restricted.go
 """
@@ -12,7 +12,7 @@ POLICY_RESTRICTED = "restricted"
 
 
 class RestrictedPolicy(BestEffortPolicy):
-    """Admits a pod if its hint is preferred. See Policy."""
+    """Implement Policy, and admit a pod only if its hint is preferred."""
 
     def name(self) -> str:
         return POLICY_RESTRICTED

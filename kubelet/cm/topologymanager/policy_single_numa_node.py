@@ -1,4 +1,4 @@
-"""The policy that wants everything from one node.
+"""Define the policy that admits only pods whose resources can come from one NUMA node.
 
 Go: pkg/kubelet/cm/topologymanager/policy_single_numa_node.go
 """
@@ -14,7 +14,7 @@ from kubelet.cm.topologymanager.policy_options import PolicyOptions
 
 
 class SingleNumaNodePolicy:
-    """Admits a pod if its hint is preferred; hints of several nodes do not count. See Policy."""
+    """Implement Policy: admit a pod only if its hint is preferred, and ignore hints of several nodes."""
 
     def __init__(self, numa_info: NUMAInfo, opts: PolicyOptions) -> None:
         self._numa_info = numa_info
@@ -35,7 +35,7 @@ class SingleNumaNodePolicy:
 
 
 def filter_single_numa_hints(all_resources_hints: Iterable[Iterable[TopologyHint]]) -> list[list[TopologyHint]]:
-    """Those that are preferred and name one node, or none."""
+    """Return the hints that are preferred and name one node or none."""
     return [
         [
             hint

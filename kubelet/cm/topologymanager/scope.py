@@ -1,4 +1,4 @@
-"""What is aligned at once: a container, or a whole pod.
+"""Define the scope of an alignment: one container, or a whole pod.
 
 Go: pkg/kubelet/cm/topologymanager/scope.go
 """
@@ -19,19 +19,19 @@ from pkg.api.core import v1
 
 CONTAINER_TOPOLOGY_SCOPE = "container"
 POD_TOPOLOGY_SCOPE = "pod"
-# That of the policy none.
+# This is the scope of the policy none.
 NONE_TOPOLOGY_SCOPE = "none"
 
 
 class Scope(ABC):
-    """What all scopes share: the providers, and what was decided. Thread-safe."""
+    """Hold what all scopes share: the hint providers and the merged hints. Thread-safe."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         self._name = name
         self.policy = policy
         self.hint_providers: list[HintProvider] = []
-        self._lock = threading.Lock()  # guards what follows
-        # By the pod's uid and the container's name.
+        self._lock = threading.Lock()  # guards the fields below
+        # The keys are the pod's UID and the container's name.
         self._pod_topology_hints: dict[str, dict[str, TopologyHint]] = {}
         self._pod_map = containermap.ContainerMap()
 
@@ -40,7 +40,7 @@ class Scope(ABC):
 
     @abstractmethod
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """Finds nodes for the pod's resources and has the providers give them out."""
+        """Choose nodes for the pod's resources, and have the providers allocate them."""
 
     def get_policy(self) -> Policy:
         return self.policy
@@ -54,12 +54,12 @@ class Scope(ABC):
             self._pod_topology_hints.setdefault(pod_uid, {})[container_name] = hint
 
     def forget_all_but(self, pod_uids: Set[str]) -> None:
-        """Forget what was decided for other pods, and their containers.
+        """Forget the hints and the containers of all other pods.
 
-        DIVERGES (fault of Go): the NUMA nodes decided on for a pod are forgotten with it, or when it is turned away.
-        Go: pkg/kubelet/cm/topologymanager/scope.go, (*scope).RemoveContainer: only the end of a container makes Go
-        forget.
-        Why: every pod that is turned away, or ends before it has containers, would stay in memory for good.
+        DIVERGES (fault of Go): the kubelet forgets a pod's NUMA nodes when the pod is gone or was rejected.
+        Go: pkg/kubelet/cm/topologymanager/scope.go, (*scope).RemoveContainer: it forgets them only when a container
+        ends.
+        Why: every pod that is rejected, or ends before it has containers, would permanently stay in memory.
         Test: topology_manager_test.py:test_what_was_decided_is_forgotten_with_the_pod,
         topology_manager_test.py:test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten
         """
@@ -70,16 +70,19 @@ class Scope(ABC):
                 del self._pod_map[container_id]
 
     def add_hint_provider(self, provider: HintProvider) -> None:
-        """Only before the first admission. They are asked in this order."""
+        """Add a hint provider. Providers are called in the order in which they were added.
+
+        Call this only before the first admission.
+        """
         self.hint_providers.append(provider)
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
-        """A container was made for what was admitted."""
+        """Record the ID of a container of an admitted pod."""
         with self._lock:
             self._pod_map.add(pod.metadata.uid, container.name, container_id)
 
     def remove_container(self, container_id: str) -> None:
-        """It is gone. What was decided for it is forgotten, unless another was made in its place meanwhile."""
+        """Forget a container that is gone, and its hint unless a new container has replaced it meanwhile."""
         klog.info_s("RemoveContainer", containerID=container_id)
         with self._lock:
             try:
@@ -99,30 +102,30 @@ class Scope(ABC):
             self._pod_topology_hints.pop(pod_uid, None)
 
     def admit_policy_none(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """Has the providers give out the pod's resources wherever they want."""
+        """Have the providers allocate the pod's resources on any nodes."""
         for container in all_containers(pod):
             if (err := self.allocate_aligned_resources(pod, container)) is not None:
                 return admission.get_pod_admit_result(err)
         return admission.get_pod_admit_result(None)
 
     def result(self, err: Exception | None) -> lifecycle.PodAdmitResult:
-        """The answer to a pod, which is counted if the pod is turned away."""
+        """Return the result of an admission, and count a rejection."""
         result = admission.get_pod_admit_result(err)
         if not result.admit and not result.wait:
             metrics.TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL.inc()
         return result
 
     def allocate_aligned_resources(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
-        """Has each provider give out the container's resources; returns what the first raised that could not.
+        """Have each provider allocate the container's resources; return the error of the first one that fails.
 
-        Raises lifecycle.ACCIDENTS.
+        Raise lifecycle.ACCIDENTS.
         """
         try:
             for provider in self.hint_providers:
                 provider.allocate(pod, container)
         except Exception as err:
-            # Whatever a provider raises is the answer to this pod, and no reason to fail others. The pod is turned
-            # away; see forget_all_but.
+            # Any error of a provider becomes the result for this pod, and must not affect other pods. The pod is
+            # rejected, so its hints are forgotten; see forget_all_but.
             with self._lock:
                 self._pod_topology_hints.pop(pod.metadata.uid, None)
             if isinstance(err, lifecycle.ACCIDENTS):
@@ -136,5 +139,5 @@ class Scope(ABC):
 
 
 def all_containers(pod: v1.Pod) -> Iterator[v1.Container]:
-    """Those that a pod begins with, in the order in which they start."""
+    """Yield the init containers and the regular containers, in the order in which they start."""
     return itertools.chain(pod.spec.init_containers, pod.spec.containers)

@@ -1,4 +1,4 @@
-"""Each container by itself.
+"""Align the resources of each container separately.
 
 Go: pkg/kubelet/cm/topologymanager/scope_container.go
 """
@@ -18,7 +18,7 @@ _LABELS = (metrics.ALIGN_SCOPE_CONTAINER, metrics.ALIGNED_NUMA_NODE)
 
 
 class ContainerScope(Scope):
-    """Containers of a pod may get nodes that differ."""
+    """Align each container by itself, so that the containers of a pod may get different nodes."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(CONTAINER_TOPOLOGY_SCOPE, policy)
@@ -51,7 +51,7 @@ class ContainerScope(Scope):
         return None
 
     def accumulate_providers_hints(self, pod: v1.Pod, container: v1.Container) -> list[Hints]:
-        """What each provider could give the container."""
+        """Return the hints of each provider for the container."""
         providers_hints = []
         for provider in self.hint_providers:
             hints = provider.get_topology_hints(pod, container)

@@ -1,4 +1,4 @@
-"""The scope of the policy none.
+"""Define the scope of the policy none.
 
 Go: pkg/kubelet/cm/topologymanager/scope_none.go
 """
@@ -12,7 +12,7 @@ from pkg.api.core import v1
 
 
 class NoneScope(Scope):
-    """Aligns nothing."""
+    """Admit pods without alignment."""
 
     def __init__(self) -> None:
         super().__init__(NONE_TOPOLOGY_SCOPE, NonePolicy())

@@ -1,4 +1,4 @@
-"""All containers of a pod together.
+"""Align the resources of all containers of a pod together.
 
 Go: pkg/kubelet/cm/topologymanager/scope_pod.go
 """
@@ -20,11 +20,12 @@ _LABELS = (metrics.ALIGN_SCOPE_POD, metrics.ALIGNED_NUMA_NODE)
 
 
 class PodScope(Scope):
-    """All containers of a pod get the same nodes."""
+    """Align a pod as a whole, so that all its containers get the same nodes."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
-        # What was decided for pods that have, perhaps, a part of their resources, by uid; guarded by _lock.
+        # By UID, these are the hints for pods that wait and may already have a part of their resources. Guarded by
+        # _lock.
         self._decided: dict[str, TopologyHint] = {}
 
     def forget_all_but(self, pod_uids: Set[str]) -> None:
@@ -63,7 +64,7 @@ class PodScope(Scope):
         return None
 
     def _decide(self, pod: v1.Pod, hint: TopologyHint | None) -> None:
-        """The pod is asked about again with this hint; without one, with a new one."""
+        """Keep the hint for the pod's next admission, or drop it if `hint` is None."""
         with self._lock:
             if hint is None:
                 self._decided.pop(pod.metadata.uid, None)
@@ -71,7 +72,7 @@ class PodScope(Scope):
                 self._decided[pod.metadata.uid] = hint
 
     def accumulate_providers_hints(self, pod: v1.Pod) -> list[Hints]:
-        """What each provider could give the pod."""
+        """Return the hints of each provider for the pod."""
         providers_hints = []
         for provider in self.hint_providers:
             hints = provider.get_pod_topology_hints(pod)

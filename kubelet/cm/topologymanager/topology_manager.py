@@ -1,4 +1,4 @@
-"""Admits pods whose resources can be had from NUMA nodes that the policy finds good.
+"""Admit pods whose resources can come from NUMA nodes that the policy accepts.
 
 Go: pkg/kubelet/cm/topologymanager/topology_manager.go
 """
@@ -41,7 +41,7 @@ _SCOPES: Mapping[str, type[ContainerScope | PodScope]] = {
 
 
 class Manager:
-    """An admit handler, and the Store that hint providers ask. Thread-safe."""
+    """Serve as an admit handler, and as the Store of the hint providers. Thread-safe."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Manager:
         topology_scope_name: str,
         topology_policy_options: Mapping[str, str],
     ) -> None:
-        """Raises ValueError for a policy, scope or option that is not known or does not fit the machine."""
+        """Raise ValueError for a policy, scope or option that is unknown or does not fit the machine."""
         self._scope: Scope
-        # The scope does not matter then.
+        # The policy none ignores the configured scope.
         if topology_policy_name == POLICY_NONE:
             klog.info_s("Creating topology manager with none policy")
             self._scope = NoneScope()
@@ -71,11 +71,11 @@ class Manager:
         self._initialize_metrics()
 
     def _initialize_metrics(self) -> None:
-        """So that they are there with 0 before the first pod comes.
+        """Create the metrics, so that they show 0 before the first pod arrives.
 
         DIVERGES (fault of Go): the metrics of NUMA alignment show 0 from the start.
         Go: pkg/kubelet/cm/topologymanager/topology_manager.go, (*manager).initializeMetrics: it runs before the metrics
-        are registered, and a metric that is not registered keeps no figures.
+        are registered, and an unregistered metric keeps no values.
         Why: a node without failures and a node that does not count failures would look the same.
         Test: topology_manager_test.py:test_figures_of_alignment_are_there_before_the_first_pod
         """
@@ -93,7 +93,10 @@ class Manager:
         return self._scope.name()
 
     def add_hint_provider(self, provider: HintProvider) -> None:
-        """Only before the first admission. They are asked, and give out resources, in this order."""
+        """Add a hint provider. Providers give hints and allocate in the order in which they were added.
+
+        Call this only before the first admission.
+        """
         self._scope.add_hint_provider(provider)
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What the memory manager has given to whom, in memory and in a checkpoint.
+"""Record the memory manager's allocations, in memory and in a checkpoint.
 
 Go: pkg/kubelet/cm/memorymanager/state
 """

@@ -1,6 +1,6 @@
-"""The form in which the memory manager's state stands on disk: byte for byte Go's, its checksum too.
+"""Encode the memory manager's state for the disk exactly as the Go kubelet does, including the checksum.
 
-Go's form with pod-level blocks belongs to its gate PodLevelResourceManagers, which is off.
+Go's format with pod-level blocks belongs to its feature gate PodLevelResourceManagers, which is off.
 
 Go: pkg/kubelet/cm/memorymanager/state/checkpoint.go
 """
@@ -22,7 +22,8 @@ from kubelet.cm.memorymanager.state.state import (
 from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
-# Of Go's struct as it is written; today's has a V1 after it, and that is read too.
+# This is the name of the struct in Go's checksum when the file is written. Newer kubelets append V1, which is accepted
+# too.
 _TYPE_NAME = "MemoryManagerCheckpoint"
 
 
@@ -34,7 +35,7 @@ class _Document(msgspec.Struct):
 
 
 class MemoryManagerCheckpoint:
-    """The policy that was in force, the NUMA nodes, and who has what of them."""
+    """Hold the policy, the NUMA nodes, and the allocations of a checkpoint."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class MemoryManagerCheckpoint:
         machine_state: NUMANodeMap | None = None,
         entries: ContainerMemoryAssignments | None = None,
     ) -> None:
-        """Without arguments it is empty, to be filled in by unmarshal_checkpoint."""
+        """Without arguments the checkpoint is empty, and unmarshal_checkpoint fills it."""
         self.policy_name = policy_name
         self.machine_state = machine_state or {}
         self.entries = entries or {}
@@ -52,7 +53,7 @@ class MemoryManagerCheckpoint:
         self.checksum = self._checksum()
         document = {
             "policyName": self.policy_name,
-            # As text, as Go's encoder orders the keys of a map.
+            # The keys are text because Go's encoder sorts a map's keys as text.
             "machineState": {str(node): state for node, state in self.machine_state.items()},
             **({"entries": self.entries} if self.entries else {}),
             "checksum": self.checksum,
@@ -60,19 +61,22 @@ class MemoryManagerCheckpoint:
         return msgspec.json.encode(_ordered(document))
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
-        """Raises ValueError, which names the field that is wrong."""
+        """Parse a checkpoint. Raise ValueError, which names the wrong field."""
         document = codec.json_decoder(_Document).decode(blob)
         self.policy_name, self.checksum = document.policy_name, document.checksum
         self.machine_state, self.entries = document.machine_state, document.entries
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError. Old kubelets wrote no checksum, which is none or 0."""
+        """Compare the checksum.
+
+        Raise CorruptCheckpointError. A checksum of 0 stands for old kubelets, which wrote none.
+        """
         actual = self._checksum()
         if self.checksum not in (0, actual, self._checksum(f"{_TYPE_NAME}V1")):
             raise CorruptCheckpointError(actual, self.checksum)
 
     def _checksum(self, type_name: str = _TYPE_NAME) -> int:
-        """FNV-1a (32 bits) of what Go's debug printer makes of its struct, the checksum being 0."""
+        """Return the 32-bit FNV-1a hash of the output of Go's debug printer for its struct with a checksum of 0."""
         text = (
             f"(*state.{type_name}){{PolicyName:(string){self.policy_name}"
             f" MachineState:(state.NUMANodeMap){_map(_of_nodes(self.machine_state))}"
@@ -83,7 +87,7 @@ class MemoryManagerCheckpoint:
 
 
 def _ordered(document: dict[str, object]) -> dict[str, object]:
-    """The same with the keys of all maps in order; those of the document itself stay."""
+    """Return the document with all nested maps sorted by key, but its own keys in their order."""
     return {key: _sorted(value) for key, value in document.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is known of the memory of each NUMA node, and what each container has of it.
+"""Define the state of the memory of each NUMA node, and the containers' allocations.
 
 Go: pkg/kubelet/cm/memorymanager/state/state.go
 """
@@ -12,7 +12,7 @@ import msgspec
 
 
 class MemoryTable(msgspec.Struct):
-    """One kind of memory of a NUMA node, in bytes. Allocatable is what containers may have: free and reserved."""
+    """Describe one kind of memory of a NUMA node, in bytes. `allocatable` is the sum of `free` and `reserved`."""
 
     total_mem_size: int = msgspec.field(default=0, name="total")
     system_reserved: int = msgspec.field(default=0, name="systemReserved")
@@ -22,34 +22,34 @@ class MemoryTable(msgspec.Struct):
 
 
 class NUMANodeState(msgspec.Struct):
-    """A NUMA node.
+    """Describe a NUMA node.
 
-    number_of_assignments counts each kind of memory of each container. cells are the nodes that are used together
-    with this one, itself among them: containers that have memory of several nodes have it of all these.
+    `number_of_assignments` counts each kind of memory of each container. `cells` are the nodes that are used together
+    with this one, including itself: a container with memory of several nodes uses exactly these nodes.
     """
 
     number_of_assignments: int = msgspec.field(default=0, name="numberOfAssignments")
-    # By resource: "memory", "hugepages-2Mi", ...
+    # The keys are resources such as "memory" and "hugepages-2Mi".
     memory_map: dict[str, MemoryTable] = msgspec.field(default_factory=dict, name="memoryMap")
     cells: list[int] = []
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Some memory of one kind, in bytes, of these NUMA nodes together."""
+    """Describe allocated memory of one kind, in bytes, which these NUMA nodes provide together."""
 
     numa_affinity: tuple[int, ...] = msgspec.field(default=(), name="numaAffinity")
     type: str = ""
     size: int = 0
 
 
-# By the node's number.
+# The keys are the nodes' IDs.
 NUMANodeMap = dict[int, NUMANodeState]
-# By the pod's uid, and the container's name.
+# The keys are the pod's UID and the container's name.
 ContainerMemoryAssignments = dict[str, dict[str, list[Block]]]
 
 
 def clone_node_map(node_map: NUMANodeMap) -> NUMANodeMap:
-    """A copy that may be changed."""
+    """Return a copy that the caller may change."""
     return {
         node: NUMANodeState(
             state.number_of_assignments,
@@ -61,35 +61,36 @@ def clone_node_map(node_map: NUMANodeMap) -> NUMANodeMap:
 
 
 def clone_assignments(assignments: ContainerMemoryAssignments) -> ContainerMemoryAssignments:
-    """A copy that may be changed; blocks never are."""
+    """Return a copy that the caller may change; blocks are immutable."""
     return {pod: {name: list(blocks) for name, blocks in containers.items()} for pod, containers in assignments.items()}
 
 
 class Reader(Protocol):
-    """What is known now. All that is handed out is a copy."""
+    """Define queries of the state. All results are copies."""
 
     def get_machine_state(self) -> NUMANodeMap: ...
 
     def get_memory_blocks(self, pod_uid: str, container_name: str) -> list[Block] | None:
-        """None for a container that has none; one that shares what it had keeps blocks of size 0."""
+        """Return the container's blocks, or None. A container whose memory is reused keeps blocks of size 0."""
         ...
 
     def get_memory_assignments(self) -> ContainerMemoryAssignments: ...
 
 
 class State(Reader, Protocol):
-    """Keeps what is given to it; all of that is copied. Thread-safe."""
+    """Define changes of the state, which copies its arguments. Thread-safe."""
 
     def together(self, is_last: bool = True) -> AbstractContextManager[None]:
-        """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
+        """Write the changes of the block to disk at once, at the end of the block.
 
-        With is_last=False the change is written together with a later one. If an exception leaves the block,
-        nothing is changed. One at a time changes the state.
+        A part of the changes would be inconsistent for the next kubelet. With is_last=False they are written together
+        with later ones. If an exception leaves the block, the changes are undone. Only one thread at a time may change
+        the state.
 
-        DIVERGES (fault of Go): the memory that a pod is given, or that a container gives back, is written at once.
-        Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, (*stateCheckpoint).SetMachineState: the machine and
-        the blocks of each container are written one after the other.
-        Why: a kubelet that is killed between two writes does not start again until somebody removes the file.
+        DIVERGES (fault of Go): the kubelet writes the memory that a pod gets, or that a container releases, at once.
+        Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, (*stateCheckpoint).SetMachineState: it writes the
+        machine and the blocks of each container one after the other.
+        Why: if a kubelet is killed between two writes, it does not start again until an administrator removes the file.
         Test: kubelet/cm/memorymanager/memory_manager_test.py:test_a_kubelet_that_dies_at_any_moment_starts_again,
         kubelet/cm/memorymanager/memory_manager_test.py:test_a_pod_is_written_once
         """
@@ -102,7 +103,7 @@ class State(Reader, Protocol):
     def set_memory_assignments(self, assignments: ContainerMemoryAssignments) -> None: ...
 
     def delete(self, pod_uid: str, container_name: str) -> None:
-        """Forget what the container has."""
+        """Delete the container's allocation."""
         ...
 
     def clear_state(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Memory of NUMA nodes and its owners, found again after a restart.
+"""Keep the memory allocations in memory and on disk.
 
 Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go
 """
@@ -18,28 +18,28 @@ from kubelet.cm.memorymanager.state.state import Block, ContainerMemoryAssignmen
 from kubelet.cm.memorymanager.state.state_mem import StateMemory
 from pkg import klog
 
-# The policy that gives out nothing, and to which the file does not matter.
+# This policy allocates no memory, so the content of the file does not matter.
 _POLICY_NONE = "None"
 
 
 class _OtherPolicyError(ValueError):
-    """The file can be trusted, and is of another policy."""
+    """Signal that the file is intact, but was written under another policy."""
 
 
 class StateCheckpoint:
-    """Memory that writes itself to a file with every change. See State."""
+    """Implement State in memory, and write each change to a file."""
 
     def __init__(self, state_dir: str, checkpoint_name: str, policy_name: str) -> None:
-        """Reads what an earlier kubelet left.
+        """Restore an earlier kubelet's state.
 
-        Raises OSError, and ValueError for a file that cannot be trusted or is of another policy: containers may have
-        memory of which nothing would be known.
+        Raise OSError, or ValueError if the file is corrupt or from another policy, because its containers may have
+        memory that the kubelet would not know of.
         """
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
         self._policy_name = policy_name
-        self._lock = threading.Lock()  # one writes at a time; guards the next two
-        # Whether changes wait to be written as one, and whether there are any.
+        self._lock = threading.Lock()  # serializes writes; guards the next two fields
+        # Whether changes are being collected for one write, and whether there are any.
         self._waits = self._has_waiting = False
         self._cache: State = StateMemory()
         path = os.path.join(state_dir, checkpoint_name)
@@ -47,10 +47,11 @@ class StateCheckpoint:
             self._restore_state()
         except ValueError as err:
             if policy_name == _POLICY_NONE and not isinstance(err, _OtherPolicyError):
-                # DIVERGES (safer): with the policy None of the memory manager, an unreadable state file is set aside.
-                # Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, NewCheckpointState: the kubelet does not
-                # start until somebody removes the file.
-                # Why: no container has memory of its own with this policy, so the file holds nothing of value.
+                # DIVERGES (safer): with the memory manager policy None, the kubelet sets an unreadable state file
+                # aside.
+                # Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, NewCheckpointState: the Go kubelet does
+                # not start until an administrator removes the file.
+                # Why: no container has exclusive memory with this policy, so the file contains nothing of value.
                 # Test: state_checkpoint_test.py:test_without_a_policy_garbage_is_set_aside
                 self._checkpoint_manager.set_aside(checkpoint_name, err)
                 self._store_state()
@@ -61,7 +62,7 @@ class StateCheckpoint:
             ) from err
 
     def _restore_state(self) -> None:
-        """Reads the file, or writes the first one."""
+        """Read the file, or write the first one."""
         checkpoint = MemoryManagerCheckpoint()
         try:
             self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint)
@@ -98,7 +99,7 @@ class StateCheckpoint:
                 self._save_locked()
 
     def _save_locked(self) -> None:
-        """The pod has its memory even if that cannot be written now; the next change tries again."""
+        """Write the state. A failure is only logged: the pod has its memory, and the next change tries again."""
         if self._waits:
             self._has_waiting = True
             return

@@ -1,4 +1,4 @@
-"""Memory of NUMA nodes and its owners, as long as the kubelet runs.
+"""Keep the memory allocations in memory.
 
 Go: pkg/kubelet/cm/memorymanager/state/state_mem.go
 """
@@ -22,7 +22,7 @@ from pkg import klog
 
 
 class StateMemory:
-    """See State."""
+    """Implement State in memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards both fields

@@ -1,4 +1,4 @@
-"""Sets of NUMA nodes, small and quick to compare.
+"""Represent sets of NUMA nodes that are small and fast to compare.
 
 Go: pkg/kubelet/cm/topologymanager/bitmask
 """

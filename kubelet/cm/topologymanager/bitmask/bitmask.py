@@ -1,4 +1,4 @@
-"""A set of numbers from 0 to 63, one bit for each.
+"""Represent a set of numbers from 0 to 63 with one bit for each.
 
 Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go
 """
@@ -12,15 +12,15 @@ _BITS = 64
 
 
 class BitMask:
-    """Immutable, and equal by value; & and | make new ones.
+    """Represent an immutable set of numbers, which is compared by value; & and | return new sets.
 
-    Go's are changed in place, so that it has to copy them before each operation.
+    Go's masks are changed in place, so Go has to copy them before each operation.
     """
 
     __slots__ = ("_mask",)
 
     def __init__(self, *bits: int) -> None:
-        """Raises ValueError for a number that has no bit."""
+        """Raise ValueError for a number outside 0 to 63."""
         mask = 0
         for bit in bits:
             if not 0 <= bit < _BITS:
@@ -56,12 +56,12 @@ class BitMask:
         return any(self.is_set(bit) for bit in bits)
 
     def is_narrower_than(self, other: BitMask) -> bool:
-        """Has fewer bits, or as many and lower ones."""
+        """Report whether this mask has fewer bits, or equally many and a lower value."""
         mine, others = self.count(), other.count()
         return self._mask < other._mask if mine == others else mine < others
 
     def is_less_than(self, other: BitMask) -> bool:
-        """The highest bit that only one of the two has is not in this."""
+        """Compare the masks as numbers."""
         return self._mask < other._mask
 
     def is_greater_than(self, other: BitMask) -> bool:
@@ -71,12 +71,12 @@ class BitMask:
         return self._mask.bit_count()
 
     def get_bits(self) -> list[int]:
-        """The numbers, ascending."""
+        """List the numbers in ascending order."""
         return [bit for bit in range(self._mask.bit_length()) if self._mask >> bit & 1]
 
     def __str__(self) -> str:
-        """Binary digits, at least two, and an even number of them."""
-        # As Go: a lone bit at an even place does not count for the width.
+        """Return the binary digits, padded to an even number of at least two."""
+        # As in Go, a power of four is not padded: 4 is "100".
         width = next((shift + 2 for shift in range(_BITS - 2, 0, -2) if self._mask > 1 << shift), 2)
         return f"{self._mask:0{width}b}"
 
@@ -85,7 +85,7 @@ class BitMask:
 
 
 def iterate_bit_masks(bits: Sequence[int]) -> Iterator[BitMask]:
-    """All masks that can be made of these bits but the empty one, those with fewer bits first."""
+    """Yield all masks of these bits except the empty one, masks with fewer bits first."""
     for size in range(1, len(bits) + 1):
         for chosen in itertools.combinations(bits, size):
             yield BitMask(*chosen)

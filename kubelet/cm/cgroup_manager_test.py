@@ -1,4 +1,4 @@
-"""Tests of cgroup managers: on imitated hierarchies, and one on the machine's own."""
+"""Test the cgroup managers on imitated hierarchies, and one of them on the machine's own."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ WRITTEN = {
 def test_limits_are_set_in_the_order_of_go_and_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, refused: str
 ) -> None:
-    """The kernel refuses one of them at most."""
+    """Limits are written in Go's order, and all of them even if the kernel refuses one."""
     fake = FakeCgroupfs(tmp_path, version, monkeypatch)
     manager = manager_of(fake)
     manager.create(POD, ResourceConfig())
@@ -265,13 +265,16 @@ def test_limits_are_set_in_the_order_of_go_and_all_of_them(
     monkeypatch.setattr(module, "write_setting", write)
     with pytest.raises(OSError, match="refused") if refused else contextlib.nullcontext():
         manager.update(POD, LIMITS)
-    # A quota makes no sense without its period.
+    # A quota has no meaning without its period.
     left_out = {"cpu.cfs_quota_us"} if refused == "cpu.cfs_period_us" else set()
     assert written == [file for file in WRITTEN[version] if file not in left_out]
 
 
 def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> None:
-    """Its containers would be ended, to be started again in one that is made anew."""
+    """A cgroup is not missing because no file can be opened.
+
+    Otherwise its containers would be restarted in a new cgroup.
+    """
     manager = manager_of(v2)
     manager.create(POD, ResourceConfig())
     assert manager.exists(POD)
@@ -286,7 +289,7 @@ def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> N
 def test_cgroup_that_is_half_made_is_made_anew(
     version: int, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be taken for a whole one, and its pod would run without limits."""
+    """A partly created cgroup is created again. Otherwise its pod would run without limits."""
     fake = FakeCgroupfs(tmp_path, version, monkeypatch)
     manager, module = manager_of(fake), cgroup_v1_manager if version == 1 else cgroup_v2_manager
     manager.create(CgroupName(POD[:-1]), ResourceConfig())
@@ -303,7 +306,10 @@ def test_cgroup_that_is_half_made_is_made_anew(
 def test_controllers_are_not_left_out_when_no_file_can_be_opened(
     v2: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pod would run without limits, and its next sync would end its containers."""
+    """Controllers are not left out because no file can be opened.
+
+    Otherwise the pod would run without limits, and its next sync would kill its containers.
+    """
     manager = manager_of(v2)
     manager.create(CgroupName(POD[:-1]), ResourceConfig())
     real = Path.write_text
@@ -414,7 +420,7 @@ class TestBothVersions:
 
 
 def test_on_the_cgroups_of_this_machine() -> None:
-    """Needs root and cgroups, and works in a cgroup of its own that it removes."""
+    """The manager works on this machine's cgroups, in a cgroup of the test. This test needs root."""
     problem = _missing_on_this_machine()
     assert problem is None, problem
     manager = new_cgroup_manager("cgroupfs")
@@ -431,7 +437,7 @@ def test_on_the_cgroups_of_this_machine() -> None:
             assert manager.pids(top) == [process.pid]
         finally:
             process.kill()
-            # Not waited for on purpose: as a zombie it no longer keeps its cgroup busy.
+            # The process deliberately stays a zombie, which no longer keeps its cgroup busy.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         manager.destroy(pod)
         assert not manager.exists(pod)

@@ -1,4 +1,4 @@
-"""Tests of the container manager of a Linux node, and of the one that does nothing."""
+"""Test the container manager of a Linux node, and the stub."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_helpers.node.util import sysctl
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
-# The uid of a pod that nobody wants any more, and whose containers run.
+# This is the UID of a terminating pod, whose containers still run.
 ENDING = {"ending"}
 MEMORY = 4 << 30
 KERNEL = {
@@ -52,7 +52,7 @@ KERNEL = {
 
 
 class World:
-    """A machine with two cores, whose kernel is a directory."""
+    """Hold a machine with two cores, whose kernel files are in a directory."""
 
     def __init__(self, root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
         (root / "cgroup").mkdir()
@@ -103,7 +103,7 @@ def _world(root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
     world = World(root, version, monkeypatch)
     yield world
     world.cancel()
-    shutil.rmtree(world.root_dir, ignore_errors=True)  # servers end on threads of their own
+    shutil.rmtree(world.root_dir, ignore_errors=True)  # servers end on their own threads
 
 
 @pytest.fixture
@@ -275,11 +275,11 @@ def test_disk_that_does_not_answer_has_no_capacity(world: World) -> None:
     assert manager.get_node_allocatable_reservation() == {}
 
 
-# ---- Machines that will not do ----
+# ---- Unsuitable machines ----
 
 
 def test_controller_without_a_mount_is_refused(world: World) -> None:
-    """Its directory is there, but nothing is mounted on it."""
+    """A controller whose directory exists without a mount is missing."""
     lines = world.fake.mount_info().splitlines(keepends=True)
     world.write_proc("self/mountinfo", "".join(line for line in lines if not line.endswith((",cpuset\n", ",memory\n"))))
     with pytest.raises(ValueError, match=r"Following Cgroup subsystem not mounted: \[cpuset memory\]"):
@@ -359,7 +359,7 @@ def test_kernel_settings_that_cannot_be_changed_are_left(world: World, monkeypat
 def test_fault_that_lasts_is_told_once(world: World, log: io.StringIO) -> None:
     manager = world.manager()
     for _ in range(2):
-        manager._watch_own_cgroup()  # there is no process 1 whose namespace could be looked at
+        manager._watch_own_cgroup()  # there is no process 1 with a namespace
     assert log.getvalue().count("Failed to ensure process in container with oom score") == 1
 
 
@@ -382,7 +382,7 @@ def test_memory_backed_volumes_on_a_node_with_swap_are_told_of(world: World, mon
     assert [event.split()[1] for event in world.recorder.drain()] == ["PossibleMemoryBackedVolumesOnDisk"]
 
 
-# ---- What there is of managers ----
+# ---- The managers ----
 
 
 def test_resources_are_the_callers_own(world: World) -> None:
@@ -406,7 +406,7 @@ def test_news_that_nobody_takes_end_with_the_kubelet(world: World, monkeypatch: 
     channel: golang.Channel[Update] = golang.Channel(0)
     monkeypatch.setattr(manager._device_manager, "updates", lambda: channel)
     start(manager, world.ctx, world.pods)
-    # One more than the channel of the sync loop holds: the last send waits for the loop.
+    # The sync loop's channel holds ten updates, so the last one has to wait for the loop.
     for number in range(11):
         channel.send(Update((f"u-{number}",)))
     world.cancel()
@@ -451,7 +451,7 @@ def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:
     result = admit(guaranteed("new"))
     assert (result.admit, result.wait) == (False, True)
     assert result.message.startswith("waits for resources of terminating pods: Allocate failed due to")
-    # What a pod has that is wanted will not be free soon.
+    # An active pod keeps its resources, so there is no use in waiting for them.
     world.pods.append(guaranteed("ending"))
     result = handler.admit(lifecycle.PodAdmitAttributes(guaranteed("new"), world.pods))
     assert (result.admit, result.wait) == (False, False)
@@ -463,7 +463,7 @@ def test_nodes_that_a_pod_got_are_known_as_long_as_it_is_active(world: World) ->
     handler, pod, other = manager.get_allocate_resources_pod_admit_handler(), guaranteed("u"), guaranteed("other")
     world.pods[:] = [pod]
     assert handler.admit(lifecycle.PodAdmitAttributes(pod)).admit
-    # It need not count for another pod: it may be one that waits.
+    # The admission of the other pod does not list this one, as if it were a waiting pod.
     world.pods.append(other)
     handler.admit(lifecycle.PodAdmitAttributes(other))
     assert manager._topology_manager.get_affinity("u", "c").preferred

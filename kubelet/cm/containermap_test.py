@@ -1,4 +1,4 @@
-"""Tests of the map of containers, and of how it is made from what a runtime has."""
+"""Test the map of containers, and how it is built from the runtime's containers."""
 
 from __future__ import annotations
 

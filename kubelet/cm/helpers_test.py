@@ -1,4 +1,4 @@
-"""Tests of the way from amounts in a spec to figures in a cgroup."""
+"""Test the conversion of a spec's resource amounts to cgroup settings."""
 
 from __future__ import annotations
 

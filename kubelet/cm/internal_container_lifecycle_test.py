@@ -1,4 +1,4 @@
-"""Tests of what resource managers do to a container."""
+"""Test what the resource managers do at the steps of a container's life."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTAINER = v1.Container(name="c")
 
 
 class Managers:
-    """All three in one."""
+    """Imitate all three managers."""
 
     def __init__(self, cpus: str = "", nodes: set[int] | None = None) -> None:
         self.cpus, self.nodes = cpuset.parse(cpus), nodes or set()

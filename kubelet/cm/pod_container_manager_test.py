@@ -1,4 +1,4 @@
-"""Tests of the cgroups of pods and of QoS classes, on an imitated v1 hierarchy."""
+"""Test the cgroups of pods and of QoS classes on an imitated hierarchy of version 1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class World:
         self.active: list[v1.Pod] = []
         self.qos = QOSContainerManager(ROOT, self.cgroups)
         self.cgroups.create(ROOT, cm.ResourceConfig())
-        # Nothing is to be done over and over.
+        # The periodic update must not run.
         self.ctx, cancel = golang.with_cancel(golang.background())
         cancel()
         self.qos.start(self.ctx, dict, lambda: self.active)
@@ -144,7 +144,10 @@ def test_destroy_kills_what_is_left(world: World, monkeypatch: pytest.MonkeyPatc
 
 
 def test_destroy_kills_no_process_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel lists a process of another PID namespace as 0, and to kill 0 is to kill the kubelet's own group."""
+    """A process of another PID namespace is not killed.
+
+    The kernel lists such a process as 0, and kill(0) would kill the kubelet's own process group.
+    """
     killed: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
     made = pod("u-1")

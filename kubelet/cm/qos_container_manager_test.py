@@ -1,4 +1,4 @@
-"""Tests of the cgroups of QoS classes: what they are given beside shares."""
+"""Test the settings of the QoS classes' cgroups apart from CPU shares."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class World:
         self.cgroups: CgroupManager = new_cgroup_manager("cgroupfs", str(root))
         self.cgroups.create(ROOT, ResourceConfig())
         self.manager = QOSContainerManager(ROOT, self.cgroups, **settings)  # type: ignore[arg-type]
-        # Nothing is to be done over and over.
+        # The periodic update must not run.
         self.ctx, cancel = golang.with_cancel(golang.background())
         cancel()
 
@@ -102,7 +102,7 @@ def test_class_that_uses_more_than_its_limit_is_held_there(tmp_path: Path, monke
         real, refused = world.cgroups.update, []
 
         def update(name: CgroupName, config: ResourceConfig) -> None:
-            """The kernel refuses a limit below what is used."""
+            """Refuse a limit below the usage, as the kernel does."""
             if name[-1] == "besteffort" and config.memory is not None and config.memory < 3 * GI:
                 refused.append(config.memory)
                 raise OSError(errno.EBUSY, "busy")

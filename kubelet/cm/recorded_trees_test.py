@@ -1,4 +1,4 @@
-"""Cgroups as a Go kubelet left them on another machine: this one finds its way in them, and would write the same."""
+"""Test that this kubelet can use the cgroups of a Go kubelet on another machine, and would write the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PERIOD = 100_000
 
 
 def read_pods() -> dict[str, v1.Pod]:
-    """The pods that ran there, by name."""
+    """Return the recorded pods by name."""
     items = json.loads((TESTDATA / "v2_systemd_pods.json").read_text())
     return {each["metadata"]["name"]: codec.convert(each, v1.Pod) for each in items}
 
@@ -55,7 +55,7 @@ def pods(manager: CgroupManager) -> PodContainerManagerImpl:
 
 
 def files_of(directory: Path) -> dict[str, str]:
-    """What a kubelet sets, as it is on disk."""
+    """Return the files that a kubelet writes, with their content."""
     names = ("cpu.weight", "cpu.max", "memory.max", "pids.max")
     return {name: (directory / name).read_text().strip() for name in names if (directory / name).exists()}
 
@@ -83,7 +83,7 @@ def test_pod_has_its_cgroup(pods: PodContainerManagerImpl, manager: CgroupManage
     cgroup, path = pods.get_pod_container_name(pod)
     assert pods.exists(pod)
     assert pods.is_pod_cgroup(path) == pod.metadata.uid
-    # Processes are those of the scopes below, which the runtime made.
+    # The processes are in the scopes below, which the runtime created.
     inside = {int(line) for file in (root / path[1:]).rglob("cgroup.procs") for line in file.read_text().split()}
     assert inside
     assert set(manager.pids(cgroup)) == inside
@@ -116,7 +116,7 @@ def test_setting_the_limits_again_changes_nothing(
 
 
 def test_systemd_is_asked_for_what_a_go_kubelet_asked(systemd: FakeSystemd, manager: CgroupManager) -> None:
-    """Property by property, for the pods' slices."""
+    """The kubelet sends systemd the same properties of the pods' slices as the Go kubelet."""
     recorded: dict[str, dict[str, Any]] = json.loads((TESTDATA / "v2_systemd_calls.json").read_text())
     maker = PodContainerManagerImpl(QOS, manager, 512, True, PERIOD)
     for pod in PODS.values():
@@ -129,12 +129,12 @@ def test_systemd_is_asked_for_what_a_go_kubelet_asked(systemd: FakeSystemd, mana
 @pytest.mark.parametrize(
     ("milli_cpu", "weight"),
     [
-        # A node of four cores with half a one reserved, pods of one and two on it, and besteffort ones.
+        # The node has four cores, half a core reserved, pods of one and two cores, and besteffort pods.
         (3500, 137),
         (2000, 79),
         (1000, 39),
         (0, 1),
-        # A node of two shared cores that leaves 940m to pods.
+        # The node has two shared cores and leaves 940m to pods.
         (940, 37),
     ],
 )

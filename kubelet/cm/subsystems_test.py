@@ -1,4 +1,4 @@
-"""Tests of what is found mounted, on recordings of real machines."""
+"""Test which mounted hierarchies are found, with recordings of real machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the cgroups of what is no pod, with processes that are files."""
+"""Test the cgroups for processes outside pods, with files in place of processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class World:
         ensure_process_in_container_with_oom_score(pid, -999, name, self.cgroups, str(self.fake.root), str(self.proc))
 
     def members(self, name: str) -> set[str]:
-        """Who was moved there, by hierarchy: each must have the same."""
+        """Return the members of the cgroup in all hierarchies. The set has one element if all agree."""
         cgroups = CgroupName(tuple(name.strip("/").split("/")))
         return {Path(path, "cgroup.procs").read_text() for path in self.cgroups.paths(cgroups)}
 

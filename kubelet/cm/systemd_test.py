@@ -1,4 +1,4 @@
-"""Slices, with a real bus on which a systemd of ours sits."""
+"""Test slices on a real bus with an imitation of systemd."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ SLICE = "kubepods.slice"
 
 
 class BusSystemd:
-    """Answers as systemd does: a call starts a job, and a signal tells how that ended."""
+    """Imitate systemd: a call starts a job, and a signal reports the job's result."""
 
     def __init__(self) -> None:
         self.units: dict[str, dict[str, Any]] = {SLICE: {}}
         self.result = "done"
         self.subscribed = 0
         self.reset: list[str] = []
-        # Units whose jobs do not end before release() is called for them.
+        # The jobs of these units end only when release() is called.
         self.hanging: dict[str, str] = {}
-        # The D-Bus error that StopUnit is answered with, if any.
+        # If set, StopUnit answers with this D-Bus error.
         self.stop_error = ""
-        # The name of the connection that has asked last.
+        # This is the name of the connection that sent the last call.
         self.client = ""
         self._jobs = 0
         self._connection = blocking.open_dbus_connection("SYSTEM")
@@ -107,7 +107,7 @@ class BusSystemd:
             self.hanging[unit] = path
             self._reply(message, "o", (path,))
             return
-        # Another job ends as well, and one may end before its caller hears of its beginning.
+        # Another job ends too, and this job ends before the caller learns its path.
         for number, job, result in ((999, "/org/freedesktop/systemd1/job/999", "failed"), (1, path, self.result)):
             self._send(jeepney.new_signal(MANAGER, "JobRemoved", "uoss", (number, job, unit, result)))
         self._reply(message, "o", (path,))
@@ -224,14 +224,14 @@ def test_who_waits_for_a_job_hears_of_a_lost_connection(
     while not bus.hanging[UNIT]:
         manager.set_unit_properties(SLICE, [])
     assert manager._conn is not None
-    # The slice is there when the call is repeated.
+    # The slice exists when the call is repeated.
     manager._conn._sock.shutdown(socket.SHUT_RDWR)
     starting.join(30)
     assert not starting.is_alive()
 
 
 def signal(*body: Any, signature: str | None = "uoss", **fields: Any) -> jeepney.Message:
-    """That a job has ended, or something that looks like it."""
+    """Return a signal that a job has ended, or a signal that resembles one."""
     message = jeepney.new_signal(MANAGER, "JobRemoved", signature, body)
     message.header.fields |= {jeepney.HeaderFields[name]: value for name, value in fields.items()}
     return message
@@ -249,11 +249,11 @@ def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd_manage
             signal(1, job, UNIT, "failed", destination=bus.client),
             signal("no", "job", signature="ss", destination=bus.client),
             signal([1] * dbus.MAX_MESSAGE, signature="ai", destination=bus.client),
-            # As if they were answers to the next calls.
+            # These messages pretend to answer the next calls.
             *(signal(destination=bus.client, signature=None, reply_serial=serial) for serial in range(1, 1000)),
         ):
             stranger.send(message)
-        # The bus has them all now.
+        # Once this call is answered, the bus has received all messages.
         stranger.send_and_get_reply(jeepney.message_bus.GetId())
     manager.set_unit_properties(SLICE, [("MemoryMax", ("t", 5))])
     assert bus.units[SLICE]["MemoryMax"] == 5
@@ -286,7 +286,7 @@ def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
 
 
 class RefusingBus:
-    """Lets everybody in, and answers each message with an error, or with what is no message."""
+    """Accept every connection, and answer each message with an error, or with bytes that are no message."""
 
     def __init__(self, path: Path, nonsense: bytes = b"") -> None:
         self.address = f"unix:path={path}"
@@ -307,7 +307,7 @@ class RefusingBus:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            # Nonsense is not read to its end.
+            # The client does not read such bytes to their end.
             with connection, contextlib.suppress(ConnectionResetError):
                 self._answer(connection)
 
@@ -398,7 +398,7 @@ def test_quota_is_rounded_up_to_whole_percents(quota: int, period: int, rounded:
     assert systemd.round_quota(quota, period) == rounded
 
 
-# ---- What the cgroup managers ask of systemd ----
+# ---- What the cgroup managers request from systemd ----
 
 FULL = ResourceConfig(
     memory=1 << 20, cpu_shares=1024, cpu_quota=20_001, cpu_period=100_000, pids_limit=100, cpuset="0-1"
@@ -448,7 +448,10 @@ def test_more_cores_than_there_are_numbers(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_limits_hold_that_systemd_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod without a limit of processes can take all of the node's."""
+    """Limits are written to the cgroup even if systemd refuses them.
+
+    A pod without a process limit could use all processes of the node.
+    """
     FakeCgroupfs(tmp_path, 2, monkeypatch)
     bus = FakeSystemd()
     manager = new_cgroup_manager("systemd", str(tmp_path), systemd=bus)

@@ -1,5 +1,4 @@
-"""A directory that behaves as the kernel's cgroup file systems do, a systemd that remembers what it was asked, and
-container managers without either."""
+"""Define fakes of the kernel's cgroup file systems and of systemd, and container managers without cgroups."""
 
 from __future__ import annotations
 
@@ -41,12 +40,17 @@ V2_FILES = {
 
 
 class FakeCgroupfs:
-    """New directories below root get the files their hierarchy has, and go away with them unless they are busy."""
+    """Imitate a cgroup file system below `root`.
+
+    A new directory gets the files of its hierarchy. The removal of a directory also removes the files, unless the
+    directory is busy.
+    """
 
     def __init__(self, root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self.version = version
-        # How often the removal of a directory still fails, as it does while processes are dying.
+        # By path, this is the number of times that the removal of a directory still fails, as it does while processes
+        # exit.
         self.busy: dict[str, int] = {}
         self._mkdir, self._rmdir = os.mkdir, os.rmdir
         monkeypatch.setattr(os, "mkdir", self._make)
@@ -61,7 +65,7 @@ class FakeCgroupfs:
             self.write("cgroup.subtree_control", "")
 
     def mount_info(self, options: str = "rw") -> str:
-        """The hierarchies as the kernel lists mounts."""
+        """Return the hierarchies as the kernel lists mounts."""
         if self.version == 2:
             return f"31 23 0:28 / {self.root} {options},nosuid - cgroup2 cgroup2 rw\n"
         return "".join(
@@ -76,7 +80,7 @@ class FakeCgroupfs:
         (self.root / path).write_text(text)
 
     def directories(self) -> list[str]:
-        """All cgroups, relative to the root."""
+        """List all cgroups relative to the root."""
         found = (Path(directory).relative_to(self.root) for directory, _, _ in os.walk(self.root))
         return sorted(str(directory) for directory in found)
 
@@ -88,7 +92,7 @@ class FakeCgroupfs:
         if self.version == 1:
             files = V1_FILES.get(directory.relative_to(self.root).parts[0], {})
         else:
-            # Controllers are in force where the parent has enabled them.
+            # A controller is available where the parent has enabled it.
             enabled = [word[1:] for word in (directory.parent / "cgroup.subtree_control").read_text().split()]
             files = {"cgroup.controllers": " ".join(enabled), "cgroup.subtree_control": ""}
             files |= {name: text for c in enabled for name, text in V2_FILES.get(c, {}).items()}
@@ -110,11 +114,11 @@ class FakeCgroupfs:
 
 
 class FakeSystemd:
-    """Knows the slices that it was asked for, and their properties."""
+    """Record the requested slices and their properties."""
 
     def __init__(self, version: int = 252) -> None:
         self.slices: dict[str, dict[str, Any]] = {}
-        # In the order of calls: the method, and the unit.
+        # In the order of the calls, these are the method and the unit.
         self.calls: list[tuple[str, str]] = []
         self._version = version
 
@@ -138,10 +142,10 @@ class FakeSystemd:
 
 
 class FakePodContainerManager(cm.PodContainerManagerNoop):
-    """Has the cgroups of pods that the test says, and notes what is done to them.
+    """Hold the pod cgroups that the test defines, and record changes to them.
 
-    `config` is in force for each pod, None where pods have no cgroups. `found` are the cgroups that are there, by the
-    pods' uids. `read_err` and `err` are raised where a configuration is read and set.
+    `config` holds the settings of each pod's cgroup; None means that pods have no cgroups. `found` are the existing
+    cgroups by the pods' UIDs. `read_err` and `err` are raised when a configuration is read and set.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
         self.found = {types.UID(uid): name for uid, name in (found or {}).items()}
         self.read_err: OSError | None = None
         self.err: OSError | None = None
-        # The uids of pods whose cgroups were made.
+        # These are the UIDs of the pods whose cgroups were created.
         self.made: list[str] = []
         self.updates: list[cm.ResourceConfig] = []
         self.reduced: list[cm.CgroupName] = []
@@ -189,7 +193,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
 
 
 class FakeContainerManager(cm.ContainerManagerStub):
-    """Has the cgroups of pods that the test says."""
+    """Return the pod container manager of the test."""
 
     def __init__(self, pods: FakePodContainerManager | None = None) -> None:
         super().__init__()
@@ -200,7 +204,7 @@ class FakeContainerManager(cm.ContainerManagerStub):
 
 
 class FakeReservingContainerManager(cm.ContainerManagerStub):
-    """A node that reserves what the test says."""
+    """Reserve the resources that the test defines."""
 
     def __init__(self, machine: cadvisor.Interface) -> None:
         super().__init__()

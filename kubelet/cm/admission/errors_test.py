@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/admission/errors_test.go"""
+"""Test the errors of allocations.
+
+Go: pkg/kubelet/cm/admission/errors_test.go
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from kubelet.cm import admission
 
 
 class OutOfChocolate(admission.Error):
-    """An error with a reason of its own."""
+    """Signal an error with its own reason."""
 
     type = "OutOfChocolate"
 

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/cpu_assignment_test.go"""
+"""Test how a container's CPUs are chosen.
+
+Go: pkg/kubelet/cm/cpumanager/cpu_assignment_test.go
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from pkg.utils import cpuset
 
 _PACKED, _SPREAD = CPUSortingStrategy.PACKED, CPUSortingStrategy.SPREAD
 
-# Machine, free processors, what is free as a whole, in the order in which it is taken.
+# The columns are the machine, the free CPUs, and the completely free units in the order in which they are taken.
 _FREE_SOCKETS = [
     ("single_socket_ht", "0-7", [0]),
     ("single_socket_ht", "1-7", []),
@@ -118,7 +121,7 @@ def test_take(available: str, taken: Sequence[int], number: int, satisfied: bool
     assert acc.num_cpus_needed == number - len(taken)
 
 
-# Machine, whether by cache, free processors, how many, which are taken.
+# The columns are the machine, whether caches are preferred, the free CPUs, the requested number, and the chosen CPUs.
 _TAKE_PACKED = [
     ("single_socket_ht", False, "0-7", 0, ""),
     ("single_socket_ht", False, "0-7", 1, "0"),
@@ -152,7 +155,7 @@ def test_take_by_topology_numa_packed(machine: str, by_cache: bool, available: s
     assert str(take_by_topology_numa_packed(topology(machine), free, number, _PACKED, by_cache)) == want
 
 
-# Machine, free processors, how many, which are taken.
+# The columns are the machine, the free CPUs, the requested number, and the chosen CPUs.
 _TAKE_SPREAD = [
     ("single_socket_ht", "0-7", 3, "0-2"),
     ("dual_socket_ht", "0-11", 2, "0,2"),
@@ -171,7 +174,7 @@ def test_take_by_topology_spread(machine: str, available: str, number: int, want
     assert str(take_by_topology_numa_packed(topology(machine), free, number, _SPREAD, False)) == want
 
 
-# Machine, free processors, how many, in groups of how many, which are taken.
+# The columns are the machine, the free CPUs, the requested number, the group size, and the chosen CPUs.
 _TAKE_DISTRIBUTED = [
     ("single_socket_ht", "0-7", 0, 1, ""),
     ("single_socket_ht", "0-7", 1, 1, "0"),
@@ -240,7 +243,7 @@ def test_take_by_topology_numa_distributed(machine: str, available: str, number:
     assert str(take_by_topology_numa_distributed(topology(machine), free, number, group, _PACKED)) == want
 
 
-# Two cores of two threads, then four of one, in two sockets of different size.
+# This machine has two cores with two threads, then four with one, in two sockets of different size.
 _UNEVEN = CPUTopology(
     num_cpus=8,
     num_cores=6,
@@ -270,7 +273,7 @@ def test_only_what_is_available_is_taken_where_cores_and_sockets_differ(
     ("cpus_per_node", "cpus_per_socket"), [(6, 8), (8, 6)], ids=["node of two sockets", "socket of two nodes"]
 )
 def test_sockets_and_nodes_that_overlap(cpus_per_node: int, cpus_per_socket: int) -> None:
-    """As virtual machines may have them."""
+    """CPUs are counted once on virtual machines whose sockets and NUMA nodes overlap."""
     machine = CPUTopology(
         num_cpus=24,
         num_cores=12,
@@ -292,7 +295,10 @@ def test_sockets_and_nodes_that_overlap(cpus_per_node: int, cpus_per_socket: int
 
 
 def test_what_is_left_is_divided_in_groups() -> None:
-    """Three nodes have three processors more than their share: two of them have not the three groups of two left."""
+    """The rest of a request is divided in groups.
+
+    Three nodes have three CPUs more than their share. Two of them cannot provide the three remaining groups of two.
+    """
     machine = topology("dual_socket_multi_numa_per_socket_ht")
     free = cpuset.parse("0-6,10-16,20-26,30-33")
     taken = take_by_topology_numa_distributed(machine, free, 22, 2, _PACKED)
@@ -300,7 +306,7 @@ def test_what_is_left_is_divided_in_groups() -> None:
 
 
 def test_best_set_of_nodes_is_the_one_that_is_taken() -> None:
-    """All sets of four out of five nodes are equally good; the first of them is taken."""
+    """All sets of four out of five nodes are equally good, and the first of them is chosen."""
     machine = topology("dual_socket_multi_numa_per_socket_ht_large")
     free = cpuset.parse("0-2,16-18,32-34,48-50,64-66")
     taken = take_by_topology_numa_distributed(machine, free, 12, 1, _PACKED)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/cpu_manager_test.go, policy_static_restore_test.go"""
+"""Test the CPU manager.
+
+Go: pkg/kubelet/cm/cpumanager/cpu_manager_test.go, policy_static_restore_test.go
+"""
 
 from __future__ import annotations
 
@@ -25,31 +28,31 @@ from pkg.apimachinery.util.runtime import testing as runtimetesting
 from pkg.util.testing import lines_run
 from pkg.utils import cpuset
 
-# A period in which no test gets.
+# No test runs as long as this period, in seconds.
 _LONG = 3600.0
 
 
 def _machine(threads: int = 2, cores: int = 4) -> cadvisorapi.MachineInfo:
-    """Its processors are numbered as usual: 0 and 4 are of one core."""
+    """Return a machine whose CPUs are numbered as usual: 0 and 4 share a core."""
     of_core = [tuple(range(core, cores * threads, cores)) for core in range(cores)]
     nodes = (cadvisorapi.Node(id=0, cores=tuple(cadvisorapi.Core(id=i, threads=t) for i, t in enumerate(of_core))),)
     return cadvisorapi.MachineInfo(num_cores=cores * threads, memory_capacity=0, num_sockets=1, topology=nodes)
 
 
 class Node:
-    """Who runs on the node, and what the runtime was told."""
+    """Hold the node's pods and the updates that the runtime received."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pods: list[v1.Pod] = []
-        # Pods that are ending, by uid.
+        # These are the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.statuses = FakePodStatusProvider()
         self.err: Exception | None = None
-        # By container id, what it was told last.
+        # By container ID, this is the last CPU set that the container received.
         self.told: dict[str, str] = {}
-        # A container's id whenever one was told.
+        # This channel receives a container's ID for each update.
         self.updates: golang.Channel[str] = golang.Channel(100)
 
     def update_container_resources(
@@ -73,7 +76,7 @@ class Node:
         manager.start(ctx, lambda: self.pods, could_run, self.sources, self.statuses, self, containers)
 
     def run(self, wants: v1.Pod, **state: object) -> None:
-        """All of the pod's containers are in that state, running without one."""
+        """Set the state of all the pod's containers, by default to running."""
         self.pods.append(wants)
         of = v1.ContainerState(**(state or {"running": v1.ContainerStateRunning()}))  # type: ignore[arg-type]
 
@@ -99,7 +102,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def cancelled() -> golang.Context:
-    """So that a manager that starts does not reconcile by itself."""
+    """Return a cancelled context, with which a started manager does not reconcile by itself."""
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     return ctx
@@ -183,7 +186,7 @@ def test_what_was_given_is_found_again(node: Node, cancelled: golang.Context) ->
 def test_a_kubelet_that_dies_at_any_moment_starts_again(
     node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is written, be it only for a moment, is a state that the next one can begin with."""
+    """A kubelet can start with every state that was written, even one that was written only for a moment."""
     written = storetesting.record_writes(monkeypatch)
     manager = node.manager()
     node.start(manager, cancelled)
@@ -197,7 +200,7 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(
     for content in states:
         (node.folder / "cpu_manager_state").write_bytes(content)
         node.start(node.manager(), cancelled)
-    # Nothing, the first shared set, what each container was given, and what each gave back.
+    # These are the empty state, the initial shared pool, two allocations and two releases.
     assert len(states) == 6
 
 
@@ -255,7 +258,7 @@ def test_pod_that_is_ending_keeps_its_processors(node: Node, cancelled: golang.C
     node.start(before, cancelled)
     node.pods.append(ending)
     before.allocate(ending, ending.spec.containers[0])
-    # It was deleted while there was no kubelet, and nobody has ended its containers yet.
+    # The pod was deleted while no kubelet ran, and its containers still run.
     node.pods[:] = [comes]
     node.ending.add("ending")
     manager = node.manager()
@@ -284,7 +287,10 @@ def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: Node, cancel
 def test_what_goes_wrong_half_way_changes_nothing(
     node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
 ) -> None:
-    """Processors that nobody has, and that nobody can have, would keep the next kubelet from starting."""
+    """A failure in the middle of a change leaves the state as it was.
+
+    CPUs that belong neither to a container nor to the shared pool would keep the next kubelet from starting.
+    """
     pods = [pod("2", uid="first"), pod("1", uid="second")]
     node.pods[:] = pods[:1]
     manager = node.manager()
@@ -383,7 +389,7 @@ def test_reconciliation_grows_with_a_pods_containers_and_not_with_their_square(
         node.pods = []
         node.updates = golang.Channel(count)
         node.run(pod(*["1/2"] * count, uid=f"p{count}"))
-        manager.reconcile_state(cancelled)  # What is done once for all is done now.
+        manager.reconcile_state(cancelled)  # Do one-time work before counting.
         return lines_run(lambda: manager.reconcile_state(cancelled))
 
     assert lines(1000) < 15 * lines(100)
@@ -409,7 +415,7 @@ def test_reconcile_tells_once(node: Node, cancelled: golang.Context) -> None:
     node.run(alone)
     node.run(shares)
     manager.allocate(alone, alone.spec.containers[0])
-    # It was made with what it has.
+    # The container was created with its CPU set, so it needs no update.
     manager.add_container(alone, alone.spec.containers[0], "alone-c0")
     manager.reconcile_state(cancelled)
     assert node.told == {"shares-c0": "0,2-4,6-7"}

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/policy_options_test.go, policy_none_test.go"""
+"""Test the options of the CPU manager's policies.
+
+Go: pkg/kubelet/cm/cpumanager/policy_options_test.go, policy_none_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/policy_static_test.go, topology_hints_test.go"""
+"""Test the static policy of the CPU manager.
+
+Go: pkg/kubelet/cm/cpumanager/policy_static_test.go, topology_hints_test.go
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ def test_init_containers_leave_theirs_to_those_that_follow() -> None:
     policy, state = _policy("single_socket_ht"), _state("0-7")
     assert _allocated(policy, state, pod("2", "2", init=["4", "6"])) == ["0-1,4-5", "0-2,4-6", "0,4", "1,5"]
     assert str(state.get_default_cpu_set()) == "3,7"
-    # What the last one had and nobody took is free when it is gone.
+    # CPUs of the last init container that no container reuses become free when it is removed.
     policy.remove_container(state, "pod", "i0")
     policy.remove_container(state, "pod", "i1")
     assert str(state.get_default_cpu_set()) == "2-3,6-7"
@@ -219,7 +222,7 @@ def test_reserved_processors_that_the_machine_has_not() -> None:
     ],
 )
 def test_pod_guaranteed_cpus(cpus: list[str], init: list[str], want: int) -> None:
-    """It shows in the hints: a pod fits on nodes that have so many free."""
+    """The hints show how many CPUs a pod needs: it fits on nodes with that many free CPUs."""
     policy = _policy("dual_socket_multi_numa_per_socket_ht")
     wants = pod(*cpus, init=init)
     for free in range(7):
@@ -227,7 +230,7 @@ def test_pod_guaranteed_cpus(cpus: list[str], init: list[str], want: int) -> Non
         assert bool(hints.get("cpu")) == (0 < want <= free), free
 
 
-# The nodes' digits, with a plus if they are preferred.
+# Return each hint as the digits of its nodes, with a plus if it is preferred.
 def _text(hints: list[TopologyHint] | None) -> str | None:
     if hints is None:
         return None
@@ -245,7 +248,7 @@ def _text(hints: list[TopologyHint] | None) -> str | None:
         ("two_nodes", (), "2-11", "11", "", ""),
         ("two_nodes", (), "0,3", "2", "", "01"),
         ("two_nodes", (), "0-3", "5", "", ""),
-        # What it has already is what it gets again.
+        # A container that already has CPUs gets hints for the same CPUs.
         ("two_nodes", (), "", "2", "0,6", "0+ 01"),
         ("two_nodes", (), "", "2", "3,9", "1+ 01"),
         ("two_nodes", (), "", "4", "0,3,6,9", "01"),
@@ -271,7 +274,7 @@ def test_hints(
 
 
 def test_hints_for_what_follows_an_init_container() -> None:
-    """It has to use what that one had."""
+    """A container after an init container must reuse the init container's CPUs."""
     policy, state = _policy("by_node", hint=TopologyHint(BitMask(1), True)), _state("0-11")
     wants = pod("2", init=["2"])
     policy.allocate(state, wants, wants.spec.init_containers[0])

@@ -1,4 +1,4 @@
-"""Machines on which processors are given out in tests, and pods that want some.
+"""Define machines and pods for tests of the CPU manager.
 
 Go: pkg/kubelet/cm/cpumanager/policy_test.go, cpu_manager_test.go
 """
@@ -21,7 +21,7 @@ _TOPOLOGIES = Path(__file__).with_name("testdata") / "topologies.json"
 
 
 def topology(name: str) -> CPUTopology:
-    """A machine of testdata/topologies.json, which has for each node, socket, core and cache its processors."""
+    """Return a machine from testdata/topologies.json, which lists the CPUs of each node, socket, core and cache."""
     return _topologies()[name]
 
 
@@ -40,9 +40,9 @@ def _topology(machine: dict[str, dict[str, str]]) -> CPUTopology:
 
 
 def pod(*cpus: str, uid: str = "pod", init: Sequence[str] = (), pod_level: str = "") -> v1.Pod:
-    """A pod whose containers c0, c1, … request and are limited to so many processors ("1/2": request and limit).
+    """Return a pod whose containers c0, c1, … have these CPU requests and limits ("1/2" is a request and a limit).
 
-    Init containers are i0, i1, …; one with an asterisk goes on beside the others.
+    Init containers are i0, i1, …; an asterisk marks a sidecar.
     """
     made = v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=types.UID(uid)))
     made.spec.containers = [_container(f"c{i}", amount) for i, amount in enumerate(cpus)]

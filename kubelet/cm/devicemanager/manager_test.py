@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/devicemanager/manager_test.go"""
+"""Test the device manager.
+
+Go: pkg/kubelet/cm/devicemanager/manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def _devices(*ids: str) -> list[pluginapi.Device]:
     return [device(id) for id in ids]
 
 
-# ---- What the node has ----
+# ---- Capacity ----
 
 
 def test_capacity_and_allocatable(world: World) -> None:
@@ -89,7 +92,7 @@ def test_plugin_that_does_not_say_what_it_can_do(world: World, monkeypatch: pyte
 
 
 def test_more_plugins_than_there_can_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One may register under another name each time."""
+    """The number of plugins is limited, because one may register under another name each time."""
     monkeypatch.setattr(manager, "MAX_PLUGINS", 1)
     world.connect(_R, device("1"))
     world.connect(_R, device("2"))
@@ -103,7 +106,7 @@ def test_more_plugins_than_there_can_be(world: World, monkeypatch: pytest.Monkey
 
 
 def test_devices_of_a_resource_that_is_gone(world: World) -> None:
-    """They are known as long as a pod has some."""
+    """The devices of a resource that is gone stay known as long as a pod has some."""
     for name in (_R, _R2):
         world.connect(name, device("1"))
     world.allocate(pod(limits={_R: 1}))
@@ -157,7 +160,7 @@ def test_node_has_what_pods_have(world: World) -> None:
     assert info.allocatable.scalar_resources == {_R: 2, _R2: 7}
 
 
-# ---- Giving devices to containers ----
+# ---- Allocation ----
 
 
 def test_allocation(world: World) -> None:
@@ -210,7 +213,7 @@ def test_devices_of_pods_that_have_ended(world: World) -> None:
 
 
 def test_devices_of_a_pod_that_is_ending(world: World) -> None:
-    """Its containers still use them, although nobody wants the pod any more."""
+    """A terminating pod keeps its devices, because its containers still use them."""
     world.connect(_R, device("1"))
     ending, new = pod("ending", {_R: 1}), pod("new", {_R: 1})
     world.allocate(ending)
@@ -238,7 +241,10 @@ def test_init_containers_hand_on_their_devices(world: World) -> None:
 
 
 def test_containers_without_devices_are_not_looked_for(world: World) -> None:
-    """A pod may have thousands of them, and the main loop waits for its admission."""
+    """The manager does not search for containers without devices.
+
+    A pod may have thousands of them, and the sync loop waits for its admission.
+    """
 
     class Unread(list[v1.Container]):
         def __iter__(self) -> Iterator[v1.Container]:
@@ -294,7 +300,7 @@ def test_plugin_that_answers_nothing(world: World) -> None:
 
 
 def test_plugin_that_takes_its_time(world: World) -> None:
-    """Others get their turn meanwhile, but not its devices."""
+    """While a slow plugin allocates, other pods are admitted, but do not get its devices."""
     plugin = world.connect(_R, *_devices("1", "2"))
     plugin.hangs = True
     slow, other = pod("slow", {_R: 1}), pod("other", {_R: 1})
@@ -314,7 +320,7 @@ def test_plugin_that_takes_its_time(world: World) -> None:
 
 
 def test_plugin_that_takes_its_time_to_say_what_it_prefers(world: World) -> None:
-    """Of what it says counts what is still to be had then."""
+    """The preference of a slow plugin counts only for devices that are still available when it answers."""
     options = pluginapi.DevicePluginOptions(get_preferred_allocation_available=True)
     plugin = world.connect(_R, *_devices("1", "2", "3"), options=options)
     plugin.hangs, plugin.preferred = True, ["2", "3"]
@@ -347,7 +353,7 @@ def test_plugin_that_does_not_say_what_it_prefers(world: World) -> None:
 
 
 def test_many_wait_for_a_plugin_that_hangs(world: World) -> None:
-    """Only the first of them has the others wait for an answer."""
+    """Of the pods that wait for a hanging plugin, only the first one delays the others."""
     plugin = world.connect(_R, *_devices("1", "2", "3"))
     plugin.hangs = True
     for name in ("one", "two", "three"):
@@ -439,7 +445,7 @@ def test_filter_by_affinity(world: World) -> None:
     assert split == ({"2", "3", "4"}, {"1"}, {"none"})
 
 
-# ---- When a container starts ----
+# ---- The start of a container ----
 
 
 def test_pre_start_container(world: World) -> None:
@@ -465,7 +471,7 @@ def test_plugin_that_registers_between_admission_and_start(world: World) -> None
 
 
 def test_hints_for_a_pod_that_waits(world: World) -> None:
-    """It is not turned away for want of nodes with devices; nor when its own are being allocated."""
+    """A pod that waits for a plugin, or for its allocation, is not rejected because no nodes have devices."""
     plugin = world.connect(_R, device("1", 0))
     world.disconnect(_R)
     asking = pod(limits={_R: 1})
@@ -495,7 +501,10 @@ def test_hints_for_a_pod_that_waits(world: World) -> None:
 
 
 def test_init_container_for_which_a_plugin_takes_its_time(world: World) -> None:
-    """What it had is the pod's, though others were admitted meanwhile."""
+    """An init container's devices stay reserved for its pod while a slow plugin allocates them again.
+
+    Other pods are admitted meanwhile.
+    """
     plugin = world.connect(_R, device("1"))
     plugin.hangs = True
     asking = pod("asking", containers=[container("c", {_R: 1})], init_containers=[container("i", {_R: 1})])
@@ -514,7 +523,7 @@ def test_init_container_for_which_a_plugin_takes_its_time(world: World) -> None:
 
 
 def test_init_container_of_a_pod_that_runs(world: World, ctx: golang.Context) -> None:
-    """It ended long ago, and does not need its devices any more."""
+    """An init container of a running pod has ended, and no longer needs its devices."""
     asking = pod(containers=[container("c")], init_containers=[container("i", {_R: 1})])
     world.connect(_R, device("1"))
     world.allocate(asking)
@@ -535,7 +544,7 @@ class _CountingMap(ContainerMap):
 
 
 def test_after_a_restart_no_container_is_looked_for_among_all(world: World, ctx: golang.Context) -> None:
-    """A pod may have thousands, each of which would be looked for once for each of its init containers."""
+    """The manager finds each container without a search, because a pod may have thousands."""
     asking = pod(
         containers=[container(name) for name in "abc"], init_containers=[container(name, {_R: 1}) for name in "xyz"]
     )
@@ -563,7 +572,7 @@ def test_containers_without_devices_are_asked_nothing_about_those_of_others(
 
 
 def test_pod_that_waits_for_one_of_two_resources(world: World, ctx: golang.Context) -> None:
-    """What it has got already is its own, even if the kubelet ends while it waits for the other."""
+    """A pod that waits for one of two resources keeps the other one, even if the kubelet restarts meanwhile."""
     here, missing = world.connect(_R, *_devices("1", "2")), "example.com/missing"
     world.connect(missing, device("a"))
     world.disconnect(missing)
@@ -581,7 +590,7 @@ def test_pod_that_waits_for_one_of_two_resources(world: World, ctx: golang.Conte
 
 
 def test_pod_that_waits_until_the_resource_is_gone(world: World) -> None:
-    """It does not start without its device, and is told at once."""
+    """A pod that waits for a resource that is then gone does not start without it, and is synced at once."""
     world.connect(_R, device("1"))
     world.disconnect(_R)
     asking = pod(limits={_R: 1})
@@ -592,7 +601,7 @@ def test_pod_that_waits_until_the_resource_is_gone(world: World) -> None:
     assert _told(world) == [("pod",)]
     with pytest.raises(AllocationError, match=f"cannot allocate unregistered device {_R}"):
         world.allocate(asking)
-    # Nobody waits any more: it is a resource of nobody, as any that was never heard of.
+    # No pod waits any longer, so the resource counts as unknown.
     world.active_pods = []
     world.manager.update_allocated_devices()
     world.allocate(pod("other", {_R: 1}))
@@ -607,7 +616,7 @@ def _restarted(world: World, ctx: golang.Context, running: bool, pod_uid: str = 
 
 
 def test_restart_of_the_kubelet(world: World, ctx: golang.Context) -> None:
-    """A container that runs has its devices, though the plugin is not back."""
+    """After a restart of the kubelet a running container has its devices, although the plugin has not returned."""
     world.connect(_R, *_devices("1", "2"))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
@@ -620,7 +629,7 @@ def test_restart_of_the_kubelet(world: World, ctx: golang.Context) -> None:
 
 
 def test_restart_of_the_node(world: World, ctx: golang.Context) -> None:
-    """A pod waits until its plugin has told of its devices."""
+    """After a restart of the node a pod waits until its plugin has listed its devices."""
     world.connect(_R, *_devices("1", "2"))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
@@ -634,12 +643,12 @@ def test_restart_of_the_node(world: World, ctx: golang.Context) -> None:
     update, _ = world.manager.updates().recv(30)
     assert update is not None and update.pod_uids == ("pod",)
     world.allocate(asking)
-    # It has what it had before.
+    # The pod has the same device as before.
     assert (plugin.calls, world.devices(asking)) == ([], {_R: {"1"}})
 
 
 def test_plugins_are_awaited_only_if_that_is_wanted(world: World, ctx: golang.Context) -> None:
-    """Otherwise the pod fails: right after a restart, and when its plugin has gone."""
+    """Without await_plugins a pod fails right after a restart, and when its plugin is gone."""
     world.await_plugins = False
     world.connect(_R, device("1", 0))
     _restarted(world, ctx, running=False)
@@ -677,7 +686,7 @@ def test_plugin_that_is_restarted(world: World) -> None:
     with pytest.raises(DevicesAwaitedError):
         world.allocate(asking)
     world.connect(_R, device("1", healthy=False))
-    # It is back, and has nothing to give.
+    # The plugin is back, but has no healthy devices.
     with pytest.raises(AllocationError, match="no healthy devices present"):
         world.allocate(asking)
 
@@ -749,7 +758,10 @@ def test_pod_waits_while_the_checkpoint_cannot_be_written(world: World, ctx: gol
 def test_nothing_is_given_before_the_checkpoint_can_be_looked_at(
     world: World, ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others would get devices of containers that run."""
+    """The kubelet allocates no devices before it can read the checkpoint.
+
+    Otherwise other pods would get devices of running containers.
+    """
     world.connect(_R, *_devices("1", "2"))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
@@ -772,7 +784,7 @@ def test_node_that_was_made_anew(world: World, ctx: golang.Context) -> None:
 def test_start_after_one_that_failed_later_on(
     world: World, ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server takes long to stop."""
+    """The manager starts again although the server of a failed start takes long to stop."""
     failed, cancel = golang.with_cancel(ctx)
     manager = world.start(failed)
     stopper = next(thread for thread in threading.enumerate() if thread.name == "device-plugin-server")
@@ -806,7 +818,7 @@ def test_sockets_of_an_earlier_kubelet(world: World) -> None:
     assert sorted(path.name for path in directory.iterdir()) == ["directory", "file"]
 
 
-# ---- How devices are ----
+# ---- Health ----
 
 
 def test_no_server_goes_on_that_nobody_stops(world: World, ctx: golang.Context) -> None:
@@ -859,7 +871,7 @@ def test_pods_are_named_whose_devices_change(world: World) -> None:
     assert _told(world) == []
     world.tell(_R, device("1", healthy=False), device("2"))
     assert _told(world) == [("one",)]
-    # Devices that are gone are no news, but their return is.
+    # Devices that disappear are no change, but their return is one.
     world.tell(_R)
     assert _told(world) == []
     world.tell(_R, *_devices("1", "2"))

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/devicemanager/pod_devices_test.go"""
+"""Test the record of containers' devices.
+
+Go: pkg/kubelet/cm/devicemanager/pod_devices_test.go
+"""
 
 from __future__ import annotations
 

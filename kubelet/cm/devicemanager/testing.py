@@ -1,4 +1,4 @@
-"""Plugins without a socket, and a device manager to try them with.
+"""Define plugins without sockets, and a device manager to test them with.
 
 Go: pkg/kubelet/cm/devicemanager/manager_test.go (MockEndpoint, getTestManager)
 """
@@ -27,7 +27,7 @@ from pkg.apimachinery.clock import testing as clocktesting
 
 
 def device(id: str, *numa_nodes: int, healthy: bool = True) -> pluginapi.Device:
-    """A device that is near to these nodes."""
+    """Return a device that is near these NUMA nodes."""
     made = pluginapi.Device(ID=id, health=pluginv1beta1.HEALTHY if healthy else pluginv1beta1.UNHEALTHY)
     for node in numa_nodes:
         made.topology.nodes.add(ID=node)
@@ -41,7 +41,10 @@ def response(
     annotations: dict[str, str] | None = None,
     cdi_devices: Iterable[str] = (),
 ) -> pluginapi.ContainerAllocateResponse:
-    """What a plugin answers: paths on the host by those in the container, variables, names."""
+    """Return a plugin's answer.
+
+    The maps hold paths on the host by path in the container, and variables and annotations by name.
+    """
     made = pluginapi.ContainerAllocateResponse(envs=envs, annotations=annotations)
     for container_path, host_path in (devices or {}).items():
         made.devices.add(container_path=container_path, host_path=host_path, permissions="mrw")
@@ -58,7 +61,7 @@ def pod(
     containers: Iterable[v1.Container] | None = None,
     init_containers: Iterable[v1.Container] = (),
 ) -> v1.Pod:
-    """A pod with these containers, or else with one, c, of the limits."""
+    """Return a pod with these containers, or with one container "c" that has the limits."""
     spec = v1.PodSpec(
         containers=list(containers) if containers is not None else [container("c", limits)],
         init_containers=list(init_containers),
@@ -73,12 +76,12 @@ def container(name: str, limits: dict[str, int] | None = None, restart_policy: s
 
 
 class FakeFuture(Future[Any]):
-    """A call whose result is known, and comes when the test wants."""
+    """Represent a call with a known result, which arrives when the test says so."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
         self._known = result
-        # Seconds that were waited for it each time.
+        # These are the timeouts of all waits for the result, in seconds.
         self.patience: list[float | None] = []
 
     def answer(self) -> None:
@@ -93,14 +96,14 @@ class FakeFuture(Future[Any]):
 
 
 class FakeDevicePlugin:
-    """A plugin.DevicePlugin, and its own api. `calls` has what changes something."""
+    """Implement plugin.DevicePlugin and its API. `calls` records the calls that change something."""
 
     def __init__(self, resource: str, options: pluginapi.DevicePluginOptions | None = None) -> None:
         self.resource = resource
         self.socket_path = f"/{resource}.sock"
         self.options = options or pluginapi.DevicePluginOptions()
         self.err: Exception | None = None
-        # Instead of what `allocate` makes.
+        # If set, this answer replaces the result of `allocate`.
         self.answer: pluginapi.AllocateResponse | None = None
         self.preferred: Sequence[str] = ()
         self.allocate: Callable[[Sequence[str]], pluginapi.ContainerAllocateResponse] = lambda ids: response(
@@ -134,7 +137,7 @@ class FakeDevicePlugin:
         return self._begin(self.answer or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)]))
 
     def _begin(self, answer: Any) -> FakeFuture:
-        """Begin a call. With `hangs` it is the test that answers it."""
+        """Start a call. If `hangs` is set, the test answers it."""
         self.futures.append(FakeFuture(self.err or answer))
         if not self.hangs:
             self.futures[-1].answer()
@@ -150,17 +153,17 @@ class FakeDevicePlugin:
 
 
 class World:
-    """A manager below `directory`, of a machine with so many NUMA nodes, and the pods that are active."""
+    """Hold a manager below `directory` on a machine with this many NUMA nodes, and the active pods."""
 
     def __init__(self, directory: Path, numa_nodes: int = 2) -> None:
         self.directory = directory
-        # Of the next manager, too.
+        # The next manager uses this setting too.
         self.await_plugins = True
         self.clock = clocktesting.FakeClock()
         self.topology_manager = topologymanagertesting.FakeTopologyManager()
         self.numa_nodes = numa_nodes
         self.active_pods: list[v1.Pod] = []
-        # Pods that are ending, by uid.
+        # These are the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.plugins: dict[str, FakeDevicePlugin] = {}
@@ -175,7 +178,7 @@ class World:
             await_plugins=self.await_plugins,
             clock=self.clock,
         )
-        # What start would tell; not every test needs its server.
+        # `start` would set these fields, but not every test needs the server that it starts.
         manager._active_pods = lambda: self.active_pods
         manager._could_run = self.ending.__contains__
         manager._sources_ready = self.sources.all_ready
@@ -184,7 +187,7 @@ class World:
     def start(
         self, ctx: golang.Context, containers: ContainerMap | None = None, running: Iterable[str] = ()
     ) -> ManagerImpl:
-        """A kubelet that is started now; returns its manager."""
+        """Start a new kubelet and return its manager."""
         self.manager = self._new_manager()
         could_run = self.ending.__contains__
         containers = containers or ContainerMap()
@@ -197,33 +200,33 @@ class World:
         *devices: pluginapi.Device,
         options: pluginapi.DevicePluginOptions | None = None,
     ) -> FakeDevicePlugin:
-        """A plugin comes, and tells of its devices."""
+        """Connect a plugin that lists these devices."""
         plugin = self.plugins[resource] = FakeDevicePlugin(resource, options)
         self.manager.plugin_connected(resource, plugin)
         self.tell(resource, *devices)
         return plugin
 
     def disconnect(self, resource: str) -> None:
-        """The resource's plugin goes."""
+        """Disconnect the resource's plugin."""
         self.manager.plugin_disconnected(resource, self.plugins[resource])
 
     def tell(self, resource: str, *devices: pluginapi.Device) -> None:
-        """The resource's plugin tells of its devices."""
+        """Have the resource's plugin list these devices."""
         self.manager.plugin_list_and_watch_receiver(resource, pluginapi.ListAndWatchResponse(devices=devices))
 
     def prefer_nodes(self, hint: TopologyHint) -> None:
-        """What the topology manager says of all containers from now on."""
+        """Set the topology manager's hint for all containers."""
         self.topology_manager.hint = hint
 
     def allocate(self, pod: v1.Pod) -> None:
-        """Admit the pod: all its containers, init containers first. Raises as the manager."""
+        """Admit all the pod's containers, init containers first. Raise the manager's errors."""
         if pod not in self.active_pods:
             self.active_pods.append(pod)
         for each in (*pod.spec.init_containers, *pod.spec.containers):
             self.manager.allocate(pod, each)
 
     def devices(self, pod: v1.Pod, container_name: str = "c") -> dict[str, set[str]]:
-        """The ids that the container has, by resource."""
+        """Return the IDs of the container's devices by resource."""
         found = self.manager.get_devices(pod.metadata.uid, container_name)
         return {resource: set(instances) for resource, instances in found.items()}
 
@@ -234,14 +237,14 @@ class World:
 
 
 class FakeListStream:
-    """Tells lists of one device, whose id is the list's number."""
+    """Yield lists of one device, whose ID is the list's number."""
 
     def __init__(self) -> None:
         self.numbers: golang.Channel[int] = golang.Channel(1000)
-        # How many lists were asked for.
+        # This is the number of lists that the reader has requested.
         self.asked = 0
         self.err: Exception | None = None
-        # Whether nothing is left of it.
+        # Whether `end` has freed the stream.
         self.ended = False
         self._ctx, self.cancel = golang.with_cancel(golang.background())
 

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/devicemanager/topology_hints_test.go"""
+"""Test the device manager's topology hints.
+
+Go: pkg/kubelet/cm/devicemanager/topology_hints_test.go
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pkg.api.core import v1
 
 _R, _R2 = "example.com/a", "example.com/b"
 
-# Of nodes, and whether they are preferred.
+# A hint consists of its nodes, and whether it is preferred.
 _Hints = list[tuple[tuple[int, ...], bool]] | None
 _ONE_EACH: _Hints = [((0,), True), ((1,), True), ((0, 1), False)]
 
@@ -34,7 +37,7 @@ def _nodes(hint: TopologyHint) -> tuple[tuple[int, ...], bool]:
     return tuple(hint.numa_node_affinity.get_bits()), hint.preferred
 
 
-# The limits of the container, devices, those that containers of the pod have, and the hints.
+# The columns are the container's limits, all devices, the devices of the pod's containers, and the hints.
 _CASES: dict[str, tuple[dict[str, int], dict[str, list[pluginapi.Device]], dict[str, list[str]], dict[str, _Hints]]] = {
     "no alignment": ({_R: 1}, {_R: [device("Dev1"), device("Dev2")]}, {}, {_R: None}),
     "only one with alignment": ({_R: 1}, {_R: [device("Dev1"), device("Dev2", 1)]}, {}, {_R: [((1,), True)]}),
@@ -77,7 +80,7 @@ def test_get_topology_hints(
 
 
 def _give(world: World, allocated: dict[str, list[str]]) -> None:
-    """Let containers of the pod have these devices."""
+    """Allocate these devices to containers of the pod."""
     for name, ids in allocated.items():
         every = world.manager._all_devices[_R]
         world.tell(_R, *(every[id] for id in ids))
@@ -85,7 +88,7 @@ def _give(world: World, allocated: dict[str, list[str]]) -> None:
         world.tell(_R, *every.values())
 
 
-# The limits of the init containers and of the containers, how many devices each node has, and the hints.
+# The columns are the init containers, the containers, the number of devices on each node, and the hints.
 _POD_CASES: dict[str, tuple[list[v1.Container], list[v1.Container], int, _Hints]] = {
     "one device per socket": ([], [container("a", {_R: 1}), container("b", {_R: 1})], 1, [((0, 1), True)]),
     "two per socket": ([], [container("a", {_R: 1}), container("b", {_R: 1})], 2, _ONE_EACH),
@@ -124,7 +127,7 @@ def _hints(
     return [_nodes(hint) for hint in hints]
 
 
-# Devices, available ones, reusable ones, the request, the machine's nodes, and the hints.
+# The columns are all devices, the available ones, the reusable ones, the request, the machine's nodes, and the hints.
 _NODES = {
     "one node of two": ([device("a", 0)], "a", "", 1, 2, [((0,), True)]),
     "two of very many": ([device("a", 0), device("b", 1)], "a b", "", 1, 34, _ONE_EACH),
@@ -150,8 +153,8 @@ def test_nodes_that_the_machine_has_not(log: io.StringIO) -> None:
 
 _TWO_HUNDRED = [device(f"Dev{number}", number // 100) for number in range(200)]
 _THREE_AND_MORE = [device(f"Dev{number}", int(number >= 3)) for number in range(100)]
-# The request, devices, the nodes the container is to be on, what the plugin prefers, what must be among the devices
-# that it gets, and how many of them are on which node.
+# The columns are the request, all devices, the container's preferred nodes, the plugin's preference, devices that must
+# be in the result, and the number of devices from each node.
 _ALIGNED: dict[str, tuple[int, list[pluginapi.Device], tuple[int, ...], str, str, dict[int, int]]] = {
     "no alignment": (1, [device("Dev1"), device("Dev2")], (0, 1), "", "", {}),
     "partial": (1, [device("Dev1"), device("Dev2", 1)], (1,), "", "Dev2", {1: 1}),
@@ -194,12 +197,12 @@ def test_get_preferred_allocation_parameters(tmp_path: Path) -> None:
     plugin.preferred = ["Dev2", "Dev6"]
     world.allocate(pod("two", containers=[container("c", {_R: 6})], init_containers=[container("i", {_R: 2})]))
     assert plugin.calls == [
-        # On node 0 alone.
+        # Only devices of node 0 are available.
         "prefer 1 of Dev0 Dev1 Dev2 Dev3 with",
         "allocate Dev0",
         "prefer 2 of Dev1 Dev2 Dev3 with",
         "allocate Dev1 Dev2",
-        # What the init container had, and all of node 0, stand.
+        # The devices of the init container, and all devices of node 0, are included.
         "prefer 6 of Dev1 Dev2 Dev3 Dev4 Dev5 Dev6 Dev7 with Dev1 Dev2 Dev3",
         "allocate Dev1 Dev2 Dev3 Dev4 Dev5 Dev6",
     ]

@@ -1,6 +1,6 @@
-"""Go: pkg/kubelet/cm/dra/claiminfo_test.go
+"""Test the record of a claim. The manager's tests cover the cache.
 
-What the cache does for pods is tested with the manager.
+Go: pkg/kubelet/cm/dra/claiminfo_test.go
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests of DRA drivers and of their manager start from."""
+"""Define fixtures for the tests of DRA drivers and of their manager."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ import pytest
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is entered and pushed here ends with the test."""
+    """Close the stack's contexts at the end of the test."""
     with ExitStack() as stack:
         yield stack

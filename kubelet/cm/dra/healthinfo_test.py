@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/dra/healthinfo_test.go"""
+"""Test the store of devices' health.
+
+Go: pkg/kubelet/cm/dra/healthinfo_test.go
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def test_writes_what_go_reads(tmp_path: Path, clock: FakeClock) -> None:
     assert written.pop("new")["Devices"]["four/d"]["LastUpdated"] == "2026-11-21T19:49:40Z"
     for devices in expected.values():
         for each in devices["Devices"].values():
-            each["LastUpdated"] = each["LastUpdated"][:-4] + "Z"  # no nanoseconds here
+            each["LastUpdated"] = each["LastUpdated"][:-4] + "Z"  # Python has no nanoseconds.
     assert written == expected
     assert "\\u003cC\\u003e" in path.read_text()
 
@@ -152,7 +155,7 @@ def test_what_is_new_is_told(cache: HealthInfoCache, clock: FakeClock) -> None:
         ("b", "Healthy"),
     ]
     clock.step(45)
-    # One is not mentioned any more: it is unknown after its time.
+    # The report lacks a device, whose health becomes unknown when its last report expires.
     assert update(device("c")) == [("c", "Healthy"), ("a", "Unknown")]
     assert update(device("c")) == []
     clock.step(30)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/dra/manager_test.go"""
+"""Test how the DRA manager prepares and unprepares claims.
+
+Go: pkg/kubelet/cm/dra/manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ POD_UID = types.UID("uid-of-p")
 def new_pod(
     *claims: v1.PodResourceClaim, name: str = "p", uses: list[v1.ResourceClaim] | None = None, **status: Any
 ) -> v1.Pod:
-    """A pod whose only container uses all of its claims, unless it is said which."""
+    """Return a pod whose only container uses all claims, unless `uses` names others."""
     used = [v1.ResourceClaim(name=claim.name) for claim in claims] if uses is None else uses
     container = v1.Container(name="c", resources=v1.ResourceRequirements(claims=used))
     return v1.Pod(
@@ -51,12 +54,12 @@ def new_pod(
 
 
 def named(claim_name: str) -> v1.PodResourceClaim:
-    """A pod's claim for an object that is there anyway."""
+    """Return a pod's reference to an existing ResourceClaim."""
     return v1.PodResourceClaim(name=f"my-{claim_name}", resource_claim_name=claim_name)
 
 
 def new_claim(name: str = "claim", drivers: tuple[str, ...] = (DRIVER,), pods: tuple[str, ...] = ("p",)) -> Any:
-    """A claim of devices of those drivers, for those pods."""
+    """Return a claim for devices of these drivers, reserved for these pods."""
     results = [resourceapi.DeviceRequestAllocationResult(driver=driver, request="r") for driver in drivers]
     reserved = [
         resourceapi.ResourceClaimConsumerReference(resource="pods", name=pod, uid=types.UID(f"uid-of-{pod}"))
@@ -76,7 +79,7 @@ def device(name: str = "dev-0", *requests: str, ids: tuple[str, ...] = (), share
 
 @dataclass
 class Node:
-    """A manager with one driver that is registered and has a device for each claim."""
+    """Hold a manager with one registered driver that has a device for each claim."""
 
     directory: Path
     client: FakeClientset
@@ -87,7 +90,7 @@ class Node:
     restarts: list[Callable[[], None]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start the manager, again if it runs already: it then knows what is on disk, and no plugin."""
+        """Start or restart the manager, which then knows the checkpoint, and no plugins."""
         self.manager = dramanager.Manager(self.client, str(self.directory), self.clock)
         self.manager.init_dra_plugin_manager(self.ctx, lambda ctx: v1.Node(metadata=metav1.ObjectMeta(name="n")), 1000)
         self.restarts.append(self.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
@@ -107,7 +110,7 @@ class Node:
         self.manager.unprepare_resources(self.ctx, pod)
 
     def cdi(self, pod: v1.Pod) -> list[str]:
-        """The devices of the pod's only container."""
+        """List the CDI devices of the pod's only container."""
         return [each.name for each in self.manager.get_resources(pod, pod.spec.containers[0]).cdi_devices]
 
 
@@ -125,7 +128,7 @@ def node(tmp_path: Path, stack: ExitStack) -> Node:
 
 
 def with_other_driver(node: Node, stack: ExitStack) -> FakeDRADriver:
-    """One of which the claim has devices too."""
+    """Register a second driver, which provides devices for the claim too."""
     other = stack.enter_context(FakeDRADriver(node.directory / "nic.sock"))
     other.devices["uid-of-claim"] = [device("nic-0")]
     node.register(other, OTHER)
@@ -133,7 +136,7 @@ def with_other_driver(node: Node, stack: ExitStack) -> FakeDRADriver:
     return other
 
 
-# Preparing
+# ---- Prepare ----
 
 
 def test_prepares_and_gives_back(node: Node) -> None:
@@ -187,7 +190,7 @@ def test_claim_that_cannot_be_used(node: Node, claim: Any, reason: str) -> None:
     with pytest.raises(dramanager.ResourcesError) as raised:
         node.prepare(new_pod(named("claim")))
     assert str(raised.value) == f"prepare dynamic resources: {reason}"
-    # Nothing is there that the pod would have to wait for when it goes.
+    # The pod's end need not wait for any claim.
     assert not node.manager.pod_might_need_to_unprepare_resources(POD_UID)
     assert node.driver.calls == []
 
@@ -221,7 +224,7 @@ def test_driver_that_fails_is_asked_again(node: Node, change: dict[str, Any], re
     with pytest.raises(dramanager.ResourcesError) as raised:
         node.prepare(pod)
     assert str(raised.value) == f"prepare dynamic resources: {reason}"
-    # The driver may have done half of it, which it is to undo.
+    # The driver may have done a part of the work, and must undo it.
     assert node.manager.pod_might_need_to_unprepare_resources(POD_UID)
     for name, value in before.items():
         setattr(node.driver, name, value)
@@ -314,7 +317,7 @@ def test_two_drivers_of_which_one_fails_at_first(node: Node, stack: ExitStack) -
     node.prepare(pod)
     assert node.cdi(pod) == ["example.com/gpu=dev-0", "example.com/gpu=nic-0"]
     (info,) = node.manager.get_container_claim_infos(pod, pod.spec.containers[0])
-    # The first driver was asked twice, and its device is there once.
+    # The first driver was called twice, and its device appears once.
     assert [len(driver.devices) for driver in info.driver_state.values()] == [1, 1]
     node.unprepare(pod)
     assert [driver.asked("unprepare") for driver in node.drivers.values()] == [[["uid-of-claim"]]] * 2
@@ -335,7 +338,10 @@ def test_another_claim_of_the_same_name(node: Node) -> None:
 
 
 def test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again(node: Node) -> None:
-    """It did, but its answer was lost, and the next pod that shares the claim comes first."""
+    """A claim is prepared again after a driver unprepared it and the answer was lost.
+
+    Another pod shares the claim, and is synced next.
+    """
     node.client.add(new_claim(pods=("p", "q")))
     node.prepare(new_pod(named("claim")))
     node.driver.failure = (grpc.StatusCode.UNAVAILABLE, "restarted")
@@ -348,7 +354,10 @@ def test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again(node: Node)
 
 
 def test_a_claim_that_no_driver_was_asked_to_take_back_stays_prepared(node: Node) -> None:
-    """The drivers are gone when the pod ends, and come back before the next pod that shares the claim."""
+    """A claim stays prepared if its drivers were gone when a pod ended.
+
+    The drivers return before the next pod that shares the claim.
+    """
     node.client.add(new_claim(pods=("p", "q")))
     node.prepare(new_pod(named("claim")))
     node.manager.get_watcher_handler().deregister_plugin(DRIVER, node.driver.endpoint)
@@ -362,7 +371,7 @@ def test_a_claim_that_no_driver_was_asked_to_take_back_stays_prepared(node: Node
 
 
 def test_a_claim_that_a_pod_names_twice_is_asked_for_once(node: Node) -> None:
-    """Of each, and also of the API server: a pod may name it thousands of times."""
+    """A claim that a pod names twice is prepared and fetched once, because a pod may name it thousands of times."""
     again = v1.PodResourceClaim(name="again", resource_claim_name="claim")
     node.client.clear_actions()
     node.prepare(new_pod(named("claim"), again))
@@ -371,7 +380,7 @@ def test_a_claim_that_a_pod_names_twice_is_asked_for_once(node: Node) -> None:
 
 
 def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> None:
-    """Its pod was deleted by force, so that the claim could be given to another, with other devices."""
+    """A pod waits if its claim got other devices after the earlier pod was deleted by force."""
     node.prepare(new_pod(named("claim")))
     again = new_claim(pods=("q",))
     again.status.allocation.devices.results[0].device = "dev-1"
@@ -386,11 +395,11 @@ def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> No
     assert node.cdi(second) == ["example.com/gpu=dev-1"]
 
 
-# Claims that were made for a pod
+# ---- Claims that were created for a pod ----
 
 
 def templated(owner_uid: str = POD_UID, **status: Any) -> tuple[v1.Pod, Any]:
-    """A pod whose claim was made from a template, and the claim, which that pod owns."""
+    """Return a pod whose claim was created from a template, and the claim, which the pod owns."""
     claim = new_claim("p-made")
     claim.metadata.owner_references = [metav1.OwnerReference(uid=types.UID(owner_uid), controller=True)]
     pod_claim = v1.PodResourceClaim(name="made", resource_claim_template_name="template")
@@ -439,7 +448,7 @@ def test_claim_without_a_name(node: Node, pod_claim: v1.PodResourceClaim, reason
     with pytest.raises(dramanager.ResourcesError) as raised:
         node.prepare(new_pod(pod_claim))
     assert str(raised.value) == f"prepare dynamic resources: {reason}"
-    # Nothing was prepared, and so the pod can end.
+    # Nothing was prepared, so the pod can end.
     node.unprepare(new_pod(pod_claim))
     assert node.driver.calls == []
 
@@ -453,7 +462,7 @@ def test_claim_is_given_back_that_the_pod_no_longer_tells_of(node: Node) -> None
     assert node.driver.asked("unprepare") == [["uid-of-p-made"]]
 
 
-# What containers get
+# ---- What containers get ----
 
 
 @pytest.mark.parametrize(
@@ -508,7 +517,7 @@ def test_claim_infos_are_copies_and_have_the_share(node: Node) -> None:
 
 
 def extended_pod(requests: dict[str, str]) -> v1.Pod:
-    """A pod whose container asks for extended resources, behind which is the claim."""
+    """Return a pod whose container requests extended resources that the claim provides."""
     mappings = [
         v1.ContainerExtendedResourceRequest(container_name="c", resource_name="example.com/gpu", request_name="a"),
         v1.ContainerExtendedResourceRequest(container_name="d", resource_name="example.com/gpu", request_name="b"),
@@ -544,7 +553,7 @@ def test_extended_resource_without_the_gate(node: Node) -> None:
         assert node.cdi(pod) == [] and node.driver.calls == []
 
 
-# Giving back
+# ---- Unprepare ----
 
 
 @pytest.mark.parametrize(
@@ -621,7 +630,10 @@ def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
 
 
 def test_only_one_at_a_time_gives_a_claim_back(node: Node) -> None:
-    """The other comes too late to take it from a pod that has got it since."""
+    """The second attempt to unprepare a claim fails while the first one runs.
+
+    It could take the claim from a pod that got it meanwhile.
+    """
     pod = new_pod(named("claim"))
     node.prepare(pod)
     gate = node.driver.gate = threading.Event()
@@ -654,7 +666,7 @@ def test_many_pods_at_once(node: Node) -> None:
     assert not any(node.manager.pod_might_need_to_unprepare_resources(pod.metadata.uid) for pod in pods)
 
 
-# Restarts
+# ---- Restarts ----
 
 
 def test_devices_are_known_after_a_restart(node: Node) -> None:
@@ -663,7 +675,7 @@ def test_devices_are_known_after_a_restart(node: Node) -> None:
     node.start()
     assert node.cdi(pod) == ["example.com/gpu=dev-0"]
     node.register(node.driver)
-    # A new sandbox has them prepared once more, which changes nothing.
+    # A new sandbox prepares the claims once more, without effect.
     node.prepare(pod)
     assert node.cdi(pod) == ["example.com/gpu=dev-0"]
     node.unprepare(pod)
@@ -695,11 +707,11 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     active = [gone, stays]
     node.manager.start(node.ctx, lambda: active, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
-    # Its own thread is not to be at it at the same time.
+    # The manager's own thread must not reconcile at the same time.
     node.clock.wait_for_waiters()
     active.remove(gone)
     node.manager.reconcile_loop(node.ctx)
-    # Which pods there are is not known yet.
+    # The manager does not know yet which pods exist.
     assert node.manager.pod_might_need_to_unprepare_resources(POD_UID)
     sources.ready = True
     node.manager.reconcile_loop(node.ctx)
@@ -712,7 +724,7 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
 
 
 def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:
-    """It was deleted while there was no kubelet, and its containers still run."""
+    """A pod that was deleted while no kubelet ran keeps its claims, because its containers still run."""
     node.prepare(new_pod(named("claim")))
     sources, ending = FakeSourcesReady(False), {POD_UID}
     sources.ready = True
@@ -748,7 +760,7 @@ def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> N
     assert node.manager.pod_might_need_to_unprepare_resources(POD_UID)
 
 
-# Figures
+# ---- Metrics ----
 
 
 def test_durations_and_claims_in_use_are_counted(node: Node) -> None:
@@ -782,7 +794,7 @@ def test_durations_and_claims_in_use_are_counted(node: Node) -> None:
         node.unprepare(pod)
 
 
-# Health
+# ---- Health ----
 
 
 def health(name: str, how: int, message: str = "", timeout: int = 0) -> drahealth.DeviceHealth:
@@ -795,7 +807,7 @@ def health(name: str, how: int, message: str = "", timeout: int = 0) -> drahealt
 
 
 def shown(node: Node, pod: v1.Pod) -> list[tuple[str, list[tuple[str, str, str | None]]]]:
-    """The resources of the pod's only container, as they stand in its status."""
+    """Return the resources of the pod's only container as its status shows them."""
     status = v1.PodStatus(container_statuses=[v1.ContainerStatus(name="c"), v1.ContainerStatus(name="unknown")])
     node.manager.update_allocated_resources_status(pod, status)
     return [
@@ -817,7 +829,7 @@ def test_health_of_devices_is_told(node: Node) -> None:
     node.driver.report(health("dev-0", drahealth.HEALTHY))
     node.manager.updates().recv(30)
     assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Healthy", None)])]
-    # Nobody has said anything of it for too long.
+    # The last report has expired.
     node.clock.step(31)
     assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])]
 
@@ -840,7 +852,7 @@ def reports(count: int, devices: int = 1) -> Iterator[drahealth.NodeWatchResourc
 
 
 def _done() -> golang.Context:
-    """With it nothing waits."""
+    """Return a cancelled context, with which no wait takes time."""
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     return ctx
@@ -850,7 +862,7 @@ _DONE = _done()
 
 
 def test_each_report_costs_what_is_read_and_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is known is written, but only for a report that has something new."""
+    """Each report costs a wait for the devices that are read, and for all known devices if the report changes any."""
     ctx, waits, wait = _done(), list[float | None](), golang.Context.wait
 
     def note(waiting: golang.Context, seconds: float | None) -> bool:
@@ -866,7 +878,10 @@ def test_each_report_costs_what_is_read_and_written(node: Node, monkeypatch: pyt
 
 @pytest.mark.parametrize("taking", [0.0, 1.0])
 def test_driver_that_tells_without_a_pause(node: Node, monkeypatch: pytest.MonkeyPatch, taking: float) -> None:
-    """The stream ends, however many seconds it takes to take a report; the plugin's thread begins it again."""
+    """The stream of a driver that reports without a pause ends, however long the kubelet takes for a report.
+
+    The plugin's thread opens the stream again.
+    """
     monkeypatch.setattr(node.manager, "_announce", lambda *_: node.clock.step(taking))
     handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     most = dramanager.MAX_HEALTH_REPORTS
@@ -911,7 +926,7 @@ def test_devices_with_names_that_no_device_can_have_are_not_kept(node: Node) -> 
     ids=["all", "request", "alternative", "another-request"],
 )
 def test_health_of_requests(node: Node, request_: str, ids: list[str]) -> None:
-    # Two devices may have the same id, and then are shown once.
+    # Two devices with the same ID appear once.
     node.driver.devices["uid-of-claim"] = [
         device("x", "r", ids=("a",)),
         device("y", "r", ids=("a",)),
@@ -938,7 +953,7 @@ def test_health_of_claims_that_are_not_there(node: Node) -> None:
 
 
 class Looks(list[Any]):
-    """Counts how often somebody goes through the list."""
+    """Count the iterations over the list."""
 
     seen = 0
 
@@ -948,7 +963,7 @@ class Looks(list[Any]):
 
 
 def test_many_claims_are_not_looked_through_for_each_of_them(node: Node) -> None:
-    """A pod that nobody has scheduled may name thousands that are not there, and is looked at again and again."""
+    """Each list is iterated over once, because a pod that was never scheduled may name thousands of missing claims."""
     claims = Looks(v1.PodResourceClaim(name=f"c{number}", resource_claim_name="claim") for number in range(100))
     uses = Looks(v1.ResourceClaim(name=f"c{number}") for number in range(100))
     pod = new_pod(uses=uses)

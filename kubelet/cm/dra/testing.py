@@ -1,4 +1,4 @@
-"""A driver that tests program: its answers, its faults, and what it was asked."""
+"""Define a DRA driver whose answers and faults the test sets, and which records its calls."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ _Unprepared = drapb.NodeUnprepareResourcesResponse
 
 
 class FakeDRADriver:
-    """A context manager that serves at `endpoint`. Attributes may be changed while it does."""
+    """Serve at `endpoint` while the context is entered. Tests may change the attributes meanwhile."""
 
     def __init__(self, endpoint: Path, services: tuple[str, ...] = ("v1", "v1beta1"), health: bool = False) -> None:
         self.endpoint = str(endpoint)
-        # Method and UIDs of claims of each call.
+        # For each call, these are the method and the UIDs of the claims.
         self.calls: list[tuple[str, list[str]]] = []
-        # The devices of each claim, by UID; the error in place of them; the answer that there is none of it.
+        # By UID of the claim, these are its devices, the error that replaces them, and the claims that the answer
+        # leaves out.
         self.devices: dict[str, list[drapb.Device]] = {}
         self.errors: dict[str, str] = {}
         self.skipped: set[str] = set()
-        # Results that nobody asked for, by UID.
+        # The answer also contains results for these UIDs, which were not requested.
         self.unasked: set[str] = set()
-        # Calls fail with this, and wait for that, if set.
+        # If set, calls fail with `failure`, and wait for `gate`.
         self.failure: tuple[grpc.StatusCode, str] | None = None
         self.gate: threading.Event | None = None
         self.reports: list[list[drahealth.DeviceHealth]] = []
-        self.news = threading.Condition()  # guards reports and `ended`
+        self.news = threading.Condition()  # guards `reports` and `ended`
         self.ended = False
         self._services = services
         self._health = health
@@ -70,13 +71,13 @@ class FakeDRADriver:
         self._server.stop(grace=None).wait()
 
     def report(self, *devices: drahealth.DeviceHealth) -> None:
-        """Tell how all devices are."""
+        """Report the health of all devices."""
         with self.news:
             self.reports.append(list(devices))
             self.news.notify_all()
 
     def asked(self, method: str) -> list[list[str]]:
-        """The claims of each call of a method."""
+        """List the claims of each call of a method."""
         return [uids for name, uids in self.calls if name == method]
 
     def prepare(self, request: Any, context: Any) -> drapb.NodePrepareResourcesResponse:

@@ -1,6 +1,8 @@
-"""Processors and memory of the same NUMA nodes: both managers, with the topology manager, on a recorded machine.
+"""Test that CPUs and memory come from the same NUMA nodes, with both managers and the topology manager.
 
-Go: none; its managers meet in test/e2e_node alone, on machines with several NUMA nodes.
+The machine is a recorded one.
+
+Go: none; its managers meet only in test/e2e_node, on machines with several NUMA nodes.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from pkg.utils import cpuset
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[cadvisor.MachineInfo]:
-    """Two sockets of two nodes each: 20 processors and about 370 GiB a node."""
+    """Yield a machine with two sockets of two nodes, each with 20 CPUs and about 370 GiB."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         nodes, cpus = sysinfo.get_nodes_info(build_machine("intel_two_sockets_four_nodes", Path(directory)))
     yield cadvisor.MachineInfo(num_cores=cpus, memory_capacity=sum(node.memory for node in nodes), topology=nodes)
 
 
 class Node:
-    """The managers, wired as the container manager does. Two processors and 1 GiB of node 0 are kept for the system."""
+    """Connect the managers as the container manager does. Two CPUs and 1 GiB of node 0 are reserved."""
 
     def __init__(self, machine: cadvisor.MachineInfo, directory: Path, policy: str, scope: str = "container") -> None:
         self._machine = machine
@@ -57,7 +59,7 @@ class Node:
             manager.start(self.ctx, lambda: self.pods, lambda uid: False, sources, statuses, rest, ContainerMap())
 
     def admit(self, asking: v1.Pod) -> lifecycle.PodAdmitResult:
-        # As the kubelet's are, a pod that is being admitted is active already.
+        # As in the kubelet, a pod is already active during its admission.
         self.pods.append(asking)
         result = self.topology.admit(lifecycle.PodAdmitAttributes(asking, self.pods[:-1]))
         if not result.admit:
@@ -65,7 +67,7 @@ class Node:
         return result
 
     def nodes(self, asking: v1.Pod, name: str) -> tuple[set[int], set[int]]:
-        """From which nodes a container's processors are, and its memory."""
+        """Return the nodes of a container's CPUs and the nodes of its memory."""
         cpus = self.cpu.get_cpu_affinity(asking.metadata.uid, name)
         of_cpus = {node.id for node in self._machine.topology for core in node.cores if cpus & frozenset(core.threads)}
         blocks = self.memory.get_memory(asking.metadata.uid, name)
@@ -73,7 +75,7 @@ class Node:
 
 
 def guaranteed(uid: str, *wishes: tuple[int, int]) -> v1.Pod:
-    """Containers c0, c1, ... with so many processors and GiB."""
+    """Return a pod whose containers c0, c1, … request these numbers of CPUs and GiB."""
     containers = []
     for at, (cpus, gib) in enumerate(wishes):
         amounts = {"cpu": must_parse(str(cpus)), "memory": must_parse(f"{gib}Gi")}
@@ -95,7 +97,7 @@ _SINGLE = "single-numa-node"
 
 @pytest.mark.parametrize("node", [(_SINGLE,), (_SINGLE, "pod"), ("restricted",), ("best-effort",)], indirect=True)
 def test_processors_and_memory_are_of_one_node(node: Node) -> None:
-    """However full the nodes are already."""
+    """A container's CPUs and memory come from one node, however full the nodes are."""
     for number in range(4):
         asking = guaranteed(f"pod{number}", (16, 300))
         assert node.admit(asking).admit
@@ -110,7 +112,7 @@ def test_processors_and_memory_are_of_one_node(node: Node) -> None:
 @pytest.mark.parametrize("node", [(_SINGLE,), ("restricted",)], indirect=True)
 def test_memory_that_is_left_on_other_nodes_than_processors(node: Node) -> None:
     for name, wish in {"a": (1, 360), "b": (1, 360), "c": (20, 1), "d": (20, 1)}.items():
-        # Memory of the first two nodes, and processors of the others.
+        # The pods take the memory of the first two nodes, and the CPUs of the others.
         assert node.admit(guaranteed(name, wish)).admit
     refused = node.admit(guaranteed("wants-both", (10, 100)))
     assert (refused.admit, refused.reason) == (False, "TopologyAffinityError")
@@ -140,7 +142,7 @@ def test_all_containers_of_a_pod_are_on_one_node(node: Node) -> None:
 
 @pytest.mark.parametrize("node", [(_SINGLE, "container")], indirect=True)
 def test_what_was_given_before_a_container_was_refused_comes_free(node: Node) -> None:
-    """With the next pod that comes."""
+    """The next pod's admission releases what a pod got before one of its containers was rejected."""
     refused = node.admit(guaranteed("half", (10, 300), (30, 1)))
     assert refused.reason == "TopologyAffinityError"
     assert node.memory.get_memory("half", "c0") != []

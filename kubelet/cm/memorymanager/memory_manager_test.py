@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/memorymanager/memory_manager_test.go, policy_static_restore_test.go"""
+"""Test the memory manager.
+
+Go: pkg/kubelet/cm/memorymanager/memory_manager_test.go, policy_static_restore_test.go
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ def reservation(node: int, **limits: str) -> kubeletconfig.MemoryReservation:
 
 
 class Node:
-    """A machine of two nodes of 4 GiB with a manager, and the pods that are active on it."""
+    """Hold a manager on a machine with two nodes of 4 GiB, and the active pods."""
 
     def __init__(self, directory: Path, policy: str = "Static", hint: object = None) -> None:
         self.affinity = FakeTopologyManager(hint)  # type: ignore[arg-type]
         self.pods: list[v1.Pod] = []
-        # Pods that are ending, by uid.
+        # These are the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.containers = ContainerMap()
@@ -151,7 +154,10 @@ def test_container_is_bound_to_the_nodes_of_its_memory(tmp_path: Path) -> None:
 
 
 def test_a_pod_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync loop waits for the disk, and a pod may have thousands of containers."""
+    """A pod's allocations are written once.
+
+    The sync loop waits for the disk, and a pod may have thousands of containers.
+    """
     node = Node(tmp_path)
     written = storetesting.record_writes(monkeypatch)
     asking = pod("pod1", *(container(name, "1Mi") for name in "abc"), init=(container("init", "1Mi"),))
@@ -167,7 +173,7 @@ def test_a_pod_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_init_container_gives_back_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod may have thousands, and each is followed by others."""
+    """Each init container's memory is released once, because a pod may have thousands of them."""
     node, taken = Node(tmp_path), list[str]()
     remove = node.manager._policy.remove_container
 
@@ -213,7 +219,7 @@ def test_container_that_starts_again_and_again_is_known_once(tmp_path: Path) -> 
 
 
 def test_remove_stale_state(tmp_path: Path) -> None:
-    """What pods had that are gone comes free when the next is admitted, not before all pods are known."""
+    """The memory of pods that are gone is released at the next admission, but not before all sources are ready."""
     node = Node(tmp_path, hint=hint_of(0))
     for uid in ("pod1", "pod2"):
         node.run(pod(uid, container("c", "1Gi")))
@@ -230,7 +236,7 @@ def test_remove_stale_state(tmp_path: Path) -> None:
 
 
 def test_pod_that_is_ending_keeps_its_memory(tmp_path: Path) -> None:
-    """It was deleted while there was no kubelet, and nobody has ended its containers yet."""
+    """A pod that was deleted while no kubelet ran keeps its memory, because its containers still run."""
     before = Node(tmp_path, hint=hint_of(0))
     before.run(pod("ending", container("c", "1Gi")))
     node = Node(tmp_path, hint=hint_of(0))
@@ -255,7 +261,10 @@ def test_pod_that_cannot_be_read_in_full_keeps_its_memory(tmp_path: Path) -> Non
 def test_what_goes_wrong_half_way_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
 ) -> None:
-    """Memory that nobody has, and that nobody can have, would keep the next kubelet from starting."""
+    """A failure in the middle of a change leaves the state as it was.
+
+    Memory that is neither free nor allocated would keep the next kubelet from starting.
+    """
     node = Node(tmp_path, hint=hint_of(0))
     node.run(pod("pod1", container("c", "1Gi")))
     state_of = node.manager.state()
@@ -274,7 +283,7 @@ def test_what_goes_wrong_half_way_changes_nothing(
 
 
 def test_restart(tmp_path: Path) -> None:
-    """Containers keep their memory; the pods are admitted again as if nothing was."""
+    """After a restart containers keep their memory, and the pods are admitted again."""
     first = Node(tmp_path, hint=hint_of(1))
     asking = pod("pod1", container("a", "1Gi"), container("b", "2Gi"))
     first.run(asking)
@@ -284,7 +293,7 @@ def test_restart(tmp_path: Path) -> None:
     assert (tmp_path / "memory_manager_state").read_text() == text
     for name, size in (("a", GB), ("b", 2 * GB)):
         assert second.manager.get_memory("pod1", name) == [state.Block((1,), "memory", size)]
-    # The machine is another one now.
+    # The machine differs now.
     document = json.loads(text)
     document["machineState"]["0"]["memoryMap"]["memory"]["total"] += 1
     (tmp_path / "memory_manager_state").write_text(json.dumps(document | {"checksum": 0}))
@@ -293,7 +302,7 @@ def test_restart(tmp_path: Path) -> None:
 
 
 def test_a_kubelet_that_dies_at_any_moment_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is written, be it only for a moment, is a state that the next one can begin with."""
+    """A kubelet can start with every state that was written, even one that was written only for a moment."""
     written = storetesting.record_writes(monkeypatch)
     node = Node(tmp_path, hint=hint_of(1))
     asking = pod("pod1", container("app", "1Gi"), init=(container("init", "2Gi"),))
@@ -303,12 +312,15 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(tmp_path: Path, monkeypa
     for content in states:
         (tmp_path / "memory_manager_state").write_bytes(content)
         Node(tmp_path, hint=hint_of(1))
-    # Nothing, the machine, what the containers were given, and what each gave back.
+    # These are the empty state, the machine, the allocations, and the releases.
     assert len(states) == 5
 
 
 def test_restart_after_a_pod_was_asked_about_again(tmp_path: Path) -> None:
-    """Its last container waited for something else at first, as for a device plugin."""
+    """A restart succeeds after a pod was admitted in several attempts.
+
+    Its last container had to wait at first, for a device plugin for example.
+    """
     node = Node(tmp_path, hint=hint_of(0))
     asking = pod("pod1", container("c0", "256Mi"), container("c1", "1Gi"), init=(container("i0", "1Gi"),))
     node.pods.append(asking)
@@ -321,7 +333,7 @@ def test_restart_after_a_pod_was_asked_about_again(tmp_path: Path) -> None:
 
 
 def test_pod_that_comes_back_counts_on_nothing_that_it_had(tmp_path: Path) -> None:
-    """A static pod has the same uid each time."""
+    """A static pod returns with the same UID, and its earlier memory does not count as reusable."""
     node = Node(tmp_path, hint=hint_of(0))
     static = pod("static", container("c", "1Gi"), init=(container("i", "2Gi"),))
     for _ in range(2):
@@ -334,7 +346,7 @@ def test_pod_that_comes_back_counts_on_nothing_that_it_had(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", ["2Gi", "256Mi"], ids=["more than is free", "less"])
 def test_restart_after_init_containers_have_ended(tmp_path: Path, size: str) -> None:
-    """They get no memory again: nobody would use it."""
+    """Init containers that have ended get no memory again after a restart, because no process would use it."""
     first = Node(tmp_path, hint=hint_of(1))
     init = (container("init", size), container("side", "64Mi", restart_policy="Always"), container("last", size))
     asking = pod("pod1", container("app", "3Gi"), init=init)
@@ -356,7 +368,10 @@ def test_checkpoint_that_cannot_be_trusted(tmp_path: Path, text: str) -> None:
 
 
 def test_goes_on_where_go_left_off(tmp_path: Path) -> None:
-    """The recorded machine: 16 GiB on each node, with 64 and 32 huge pages; its pods are still there."""
+    """The manager continues with the Go kubelet's state while its pods still run.
+
+    The recorded machine has 16 GiB on each node, with 64 and 32 huge pages.
+    """
     text = (_TESTDATA / "static_two_sockets.json").read_text()
     (tmp_path / "memory_manager_state").write_text(text)
     recorded = json.loads(text)["machineState"]

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/memorymanager/policy_static_test.go"""
+"""Test the static policy of the memory manager.
+
+Go: pkg/kubelet/cm/memorymanager/policy_static_test.go
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ def started(made: PolicyStatic) -> state.StateMemory:
 
 
 def free(s: state.State, name: str = "memory") -> list[float]:
-    """GiB that are free of each node."""
+    """Return the free GiB of each node."""
     return [node.memory_map[name].free / GB for _, node in sorted(s.get_machine_state().items())]
 
 
 def sizes(s: state.State, uid: str) -> dict[str, list[tuple[str, tuple[int, ...], float]]]:
-    """What each container of a pod has: kind, nodes, GiB."""
+    """Return the kind, the nodes and the GiB of each container's blocks."""
     return {
         name: [(block.type, block.numa_affinity, block.size / GB) for block in blocks]
         for name, blocks in s.get_memory_assignments().get(uid, {}).items()
@@ -46,7 +49,7 @@ def sizes(s: state.State, uid: str) -> dict[str, list[tuple[str, tuple[int, ...]
 
 
 def cells(s: state.State) -> list[tuple[int, list[int]]]:
-    """Assignments and group of each node."""
+    """Return the number of assignments and the group of each node."""
     nodes = sorted(s.get_machine_state().items())
     return [(node.number_of_assignments, node.cells) for _, node in nodes]
 
@@ -66,7 +69,7 @@ def test_nodes_that_are_memory_of_gpus() -> None:
 
 
 def test_default_state() -> None:
-    """Huge pages are no regular memory any more, and what is reserved is nobody's."""
+    """Huge pages do not count as regular memory, and reserved memory is not allocatable."""
     made = policy(machine(4, 2, pages=1), reserved={0: {"memory": 512 * MB, PAGES: GB}})
     s = started(made)
     assert s.get_machine_state() == {
@@ -104,7 +107,7 @@ def test_more_is_reserved_than_there_is(reserved: dict[int, dict[str, int]], fau
 
 
 def _used() -> tuple[state.NUMANodeMap, state.ContainerMemoryAssignments]:
-    """A machine of two nodes, with a container on node 0 and one on both; what it has is right."""
+    """Return a valid state of a machine with a container on node 0, and another on nodes 1 and 2."""
     made = policy(machine(4, 4, 4, pages=1), hint_of(0))
     s = started(made)
     made.allocate(s, (one := pod("pod1", container("c", "1Gi", "1Gi"))), one.spec.containers[0])
@@ -173,7 +176,7 @@ def test_state_of_before_does_not_fit(change: str, fault: str) -> None:
         _validate(nodes, assignments)
 
 
-# Machine, hint of the topology manager, GiB of a container: its nodes and what is free then, or the error.
+# The columns are the machine, the hint, the container's memory and huge pages, and the resulting nodes and free memory.
 @pytest.mark.parametrize(
     ("nodes", "hint", "memory", "pages", "affinity", "left"),
     [
@@ -257,7 +260,7 @@ def test_static_policy_allocate(
 def test_static_policy_cannot_allocate(
     first: tuple[int, tuple[int, ...], str] | tuple[()], hint: TopologyHint, memory: str, fault: str
 ) -> None:
-    """Nothing is taken then."""
+    """A failed allocation leaves the state as it was."""
     info = machine(2, 2)
     s = started(policy(info))
     if first:
@@ -287,7 +290,7 @@ def test_a_size_of_huge_pages_that_the_machine_has_not() -> None:
 
 
 def test_nothing_of_huge_pages_that_the_machine_has_not() -> None:
-    """The API server lets everybody ask for that."""
+    """A request of 0 huge pages of an unknown size, which the API server allows, changes nothing."""
     made = policy(machine(4))
     asking = pod("p", container("c", "1Gi"))
     for quantities in (asking.spec.containers[0].resources.requests, asking.spec.containers[0].resources.limits):
@@ -357,8 +360,8 @@ def _both(size: float) -> list[tuple[str, tuple[int, ...], float]]:
     return [("memory", (0,), size), (PAGES, (0,), size)]
 
 
-# What init containers and containers ask for (GiB, of both kinds; "+" is a sidecar), what each has at last, and what
-# is taken of the node.
+# The columns are the GiB that init containers and containers request of each kind ("+" marks a sidecar), the GiB of
+# each container at the end, and the GiB that are taken from the node.
 @pytest.mark.parametrize(
     ("init", "apps", "has", "taken"),
     [
@@ -378,7 +381,7 @@ def test_init_containers_leave_their_memory(init: str, apps: str, has: str, take
         for name, text in zip(names, init.split(), strict=True)
     )
     wanted = [container(f"app{number}", f"{text}Gi", f"{text}Gi") for number, text in enumerate(apps.split())]
-    # Of another pod nothing is reused.
+    # The memory of another pod is not reused.
     other = pod("other", container("c", "1Gi"), init=(container("i", "9Gi"),))
     for c in (*other.spec.init_containers, *other.spec.containers):
         made.allocate(s, other, c)
@@ -397,7 +400,7 @@ def test_init_containers_leave_their_memory(init: str, apps: str, has: str, take
 
 
 def test_containers_that_are_admitted_again_after_a_restart() -> None:
-    """A new policy knows what they have from the state alone, and gives them nothing more."""
+    """After a restart, a new policy takes the containers' memory from the state, and allocates nothing more."""
     info = machine(20)
     first = policy(info)
     s = started(first)
@@ -477,7 +480,7 @@ def test_hints_of_what_a_container_has(blocks: list[tuple[str, int]], hints: dic
     assert _names(made.get_pod_topology_hints(s, asking)) == hints
 
 
-# GiB of init containers ("+" is a sidecar) and containers, and what the pod needs at most.
+# The columns are the GiB of init containers ("+" marks a sidecar) and of containers, and the most that the pod needs.
 @pytest.mark.parametrize(
     ("init", "apps", "most"),
     [
@@ -488,7 +491,7 @@ def test_hints_of_what_a_container_has(blocks: list[tuple[str, int]], hints: dic
     ],
 )
 def test_pod_requested_resources(init: str, apps: str, most: int) -> None:
-    """A machine that has just so much has one hint, and one that has less has none."""
+    """A machine with exactly the requested memory has one hint, and a machine with less has none."""
     inits = tuple(
         container(f"i{number}", f"{text.strip('+')}Gi", restart_policy="Always" if "+" in text else None)
         for number, text in enumerate(init.split())

@@ -1,4 +1,4 @@
-"""Machines with NUMA nodes, and guaranteed pods, for tests.
+"""Define machines with NUMA nodes, and guaranteed pods, for tests.
 
 Go: pkg/kubelet/cm/memorymanager/policy_static_test.go
 """
@@ -18,7 +18,7 @@ PAGES = "hugepages-1Gi"
 
 
 def machine(*nodes: float, pages: int = 0) -> cadvisor.MachineInfo:
-    """NUMA nodes of so many GiB, with so many huge pages of 1 GiB each."""
+    """Return a machine with a NUMA node for each number of GiB, and `pages` huge pages of 1 GiB on each node."""
     return cadvisor.MachineInfo(
         num_cores=len(nodes),
         memory_capacity=int(sum(nodes) * GB),

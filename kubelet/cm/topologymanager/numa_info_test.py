@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/topologymanager/numa_info_test.go"""
+"""Test the distances between NUMA nodes.
+
+Go: pkg/kubelet/cm/topologymanager/numa_info_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Go: pkg/kubelet/cm/topologymanager/policy_test.go, policy_none_test.go,
-policy_best_effort_test.go, policy_restricted_test.go, policy_single_numa_node_test.go
+"""Test the policies of the topology manager.
 
-Hints are written as the nodes' digits ("-" for none at all), with a plus if they are preferred.
+Hints are written as the nodes' digits ("-" for no nodes), with a plus if they are preferred.
+
+Go: pkg/kubelet/cm/topologymanager/policy_test.go, policy_none_test.go,
+policy_best_effort_test.go, policy_restricted_test.go, policy_single_numa_node_test.go
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def _hints(provider: Mapping[str, str | None]) -> Hints:
     }
 
 
-# What the providers can, by resource, and what comes of it.
+# The columns are the providers' hints by resource, and the merged hint.
 _COMMON: Rows = [
     ([{"resource1": "0+"}, {"resource2": "0+"}], "0+"),
     ([{"resource1": "1+"}, {"resource2": "1+"}], "1+"),
@@ -174,7 +176,7 @@ def test_max_of_min_affinity_counts(hints: list[str], want: int) -> None:
     assert max_of_min_affinity_counts([[_hint(text) for text in texts.split()] for texts in hints]) == want
 
 
-# How many nodes had better be named if none is preferred, two hints, and which is better.
+# The columns are the best number of nodes of a hint that is not preferred, two hints, and the better one.
 _COMPARE: list[tuple[int, str | None, str, str]] = [
     (-1, None, "none", "current"),
     (-1, "none+", "none", "current"),
@@ -214,7 +216,7 @@ def test_compare_hints_narrowest(count: int, current: str | None, candidate: str
 
 
 def test_merged_hints_are_those_of_all_combinations() -> None:
-    """Go through all of them, as Go does, and keep what differs."""
+    """The merged hints equal the distinct results of all combinations, which Go goes through."""
     dice = random.Random(7)
     masks: list[BitMask | None] = [None, BitMask(), *iterate_bit_masks([0, 1, 2])]
     everything = BitMask(0, 1, 2)
@@ -236,7 +238,7 @@ def test_merged_hints_are_those_of_all_combinations() -> None:
 
 
 def test_many_nodes_and_resources_are_merged_at_once() -> None:
-    """All combinations would be 255**6."""
+    """Many nodes and resources are merged fast, although there are 255**6 combinations."""
     opts = PolicyOptions()
     every = [TopologyHint(mask, mask.count() == 2) for mask in iterate_bit_masks(range(8))]
     hint = BestEffortPolicy(_numa_info(_EIGHT_NODES, opts), opts).merge([{f"r{i}": every for i in range(6)}]).hint

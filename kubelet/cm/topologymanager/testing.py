@@ -1,4 +1,4 @@
-"""A topology manager that answers what a test wants.
+"""Define a topology manager and a hint provider whose answers the test sets.
 
 Go: pkg/kubelet/cm/topologymanager/fake_topology_manager.go
 """
@@ -15,7 +15,7 @@ from pkg.api.core import v1
 
 
 class FakeTopologyManager:
-    """Admits every pod, with one hint for all containers."""
+    """Admit every pod, with one hint for all containers."""
 
     def __init__(
         self, hint: TopologyHint | None = None, policy: Policy | None = None, scope: str = "container"
@@ -24,7 +24,7 @@ class FakeTopologyManager:
         self.policy: Policy = policy or NonePolicy()
         self.scope = scope
         self.hint_providers: list[HintProvider] = []
-        # The ids of containers.
+        # These lists contain container IDs.
         self.added: list[str] = []
         self.removed: list[str] = []
 
@@ -51,13 +51,13 @@ class FakeTopologyManager:
 
 
 class FakeHintProvider:
-    """Has what it is told to have, and notes who was given something on which nodes."""
+    """Return the hints of the test, and record for which containers and nodes it allocates."""
 
     def __init__(self, hints: Hints | None = None, err: Exception | None = None, of: str = "c1") -> None:
         self.hints = hints or {}
         self.err = err
         self.fails_for = of
-        # Instead of hints.
+        # If set, this error replaces the hints.
         self.no_hints: Exception | None = None
         self.manager: Manager | None = None
         self.allocated: list[tuple[str, TopologyHint]] = []

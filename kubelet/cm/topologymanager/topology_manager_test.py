@@ -1,4 +1,6 @@
-"""Go: pkg/kubelet/cm/topologymanager/topology_manager_test.go, policy_options_test.go, scope_test.go,
+"""Test the topology manager and its scopes.
+
+Go: pkg/kubelet/cm/topologymanager/topology_manager_test.go, policy_options_test.go, scope_test.go,
 scope_container_test.go, scope_pod_test.go
 """
 
@@ -198,7 +200,7 @@ def test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten(scope: str)
 
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_provider_that_cannot_tell_yet(scope: str) -> None:
-    """The pod waits, gets nothing, and does not count as turned away."""
+    """If a provider has no hints yet, the pod waits, gets nothing, and does not count as rejected."""
     errors = "kubelet_topology_manager_admission_errors_total"
     before, other, waits = _metric(errors), FakeHintProvider(), FakeHintProvider()
     waits.no_hints = NotYet("waits for it")
@@ -209,7 +211,7 @@ def test_provider_that_cannot_tell_yet(scope: str) -> None:
 
 @pytest.mark.parametrize("err", [NotYet("waits for it"), MemoryError()], ids=lambda err: type(err).__name__)
 def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
-    """It goes on with the nodes that were decided on, though its providers now speak of what is left."""
+    """A pod with a part of its resources keeps its hint, although its providers' new hints exclude that part."""
     manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeHintProvider(_ON_ANY, err)
     with contextlib.suppress(MemoryError):
         assert _admit(manager, provider).wait
@@ -217,7 +219,7 @@ def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
     provider.hints, provider.err = _ON_NONE, None
     assert manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
     assert provider.allocated[1:] == [("init", decided), ("c1", decided), ("c2", decided)]
-    # Another time it is decided anew.
+    # The next admission computes a new hint.
     assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
 
 
@@ -226,7 +228,7 @@ def test_pod_that_is_gone_before_it_has_all_its_resources_is_forgotten() -> None
     assert _admit(manager, provider).wait
     provider.hints, provider.err = _ON_NONE, None
     manager.forget_all_but({"other"})
-    # It is decided anew.
+    # The admission computes a new hint.
     assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
 
 

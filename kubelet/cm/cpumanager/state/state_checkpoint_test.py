@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint_test.go; and files that the Go kubelet wrote"""
+"""Test the CPU manager's checkpoint, also with files that the Go kubelet wrote.
+
+Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint_test.go
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _text(assignments: ContainerCPUAssignments) -> dict[str, dict[str, str]]:
     return {uid: {name: str(cpus) for name, cpus in names.items()} for uid, names in assignments.items()}
 
 
-# Without entries of a whole pod.
+# These files have no entries for whole pods.
 @pytest.mark.parametrize("name", ["static_two_sockets", "static_none_assigned", "none"])
 def test_files_of_go_are_read_and_written_the_same(tmp_path: Path, name: str) -> None:
     content = (_TESTDATA / f"{name}.json").read_bytes()

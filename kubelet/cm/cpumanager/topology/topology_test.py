@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/cpumanager/topology/topology_test.go, alignment_test.go"""
+"""Test the CPU topology.
+
+Go: pkg/kubelet/cm/cpumanager/topology/topology_test.go, alignment_test.go
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ def _core(number: int, *threads: int, socket: int = 0, uncore: int | None = None
 
 
 def test_discover() -> None:
-    """The numbers of cores begin anew in each socket; two sockets of a node each, and only one tells of its caches."""
+    """Core IDs that start anew in each socket are made unique.
+
+    The machine has two nodes with a socket each, and only one of them reports its caches.
+    """
     nodes = (
         cadvisorapi.Node(id=0, cores=(_core(0, 4, 0, uncore=7), _core(1, 1, 5, uncore=8))),
         cadvisorapi.Node(id=1, cores=(_core(0, 2, 6, socket=1), _core(1, 3, 7, socket=1))),
@@ -68,7 +74,7 @@ def test_an_empty_topology_divides_nothing() -> None:
     assert (nothing.cpus_per_core(), nothing.cpus_per_socket(), nothing.cpus_per_uncore()) == (0, 0, 0)
 
 
-# Nodes 0 and 1 are in socket 0, node 2 in socket 1; each processor is a core but for 0 and 4.
+# Nodes 0 and 1 are in socket 0, node 2 in socket 1. Each CPU is a core, except that 0 and 4 share one.
 _DETAILS = CPUDetails(
     {
         0: CPUInfo(0, 0, 0, 5),

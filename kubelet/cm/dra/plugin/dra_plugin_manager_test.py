@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager_test.go, dra_plugin_test.go, registration_test.go"""
+"""Test the registration of DRA plugins, and the calls to them.
+
+Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager_test.go, dra_plugin_test.go, registration_test.go
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ Make = Callable[..., draplugin.DRAPluginManager]
 
 
 class Listener:
-    """Counts streams, and what came on them."""
+    """Count streams, and collect their messages."""
 
     def __init__(self, *faults: Exception) -> None:
-        # What the first streams end with, one each.
+        # The first streams fail with these errors, one each.
         self.faults = list(faults)
         self.streams = 0
         self.ended = 0
@@ -57,14 +60,14 @@ class Listener:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tried again is so without a pause."""
+    """Shorten the pauses between attempts."""
     monkeypatch.setattr(dra_plugin_manager, "WIPE_RETRY_DURATION", 0.01)
     monkeypatch.setattr(dra_plugin_manager, "HEALTH_STREAM_RETRY_PERIOD", 0.01)
 
 
 @pytest.fixture
 def make(stack: ExitStack) -> Make:
-    """A manager that is stopped when the test ends."""
+    """Return a function that creates a manager, which is stopped at the end of the test."""
 
     def make(client: FakeClientset | None = None, wiping_delay: float = 1000, **more: Any) -> Any:
         get_node = more.pop("get_node", lambda ctx: NODE)
@@ -86,9 +89,9 @@ def slices(client: FakeClientset) -> list[str]:
 
 
 def wait_for_start(client: FakeClientset) -> None:
-    """Until all slices were deleted of which no driver has said anything."""
+    """Wait until the manager has deleted the slices of drivers that have not registered."""
     wait_for(
-        "all slices were deleted of which no driver has said anything",
+        "the slices of drivers that have not registered are deleted",
         lambda: client.actions("delete-collection", "resourceslices"),
     )
 
@@ -97,7 +100,7 @@ def connected(manager: draplugin.DRAPluginManager) -> bool:
     return manager.get_plugin(DRIVER).connected  # type: ignore[attr-defined, no-any-return]
 
 
-# Registration
+# ---- Registration ----
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,7 @@ def test_driver_without_a_name(make: Make) -> None:
 
 
 def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One may register under another name each time."""
+    """The number of plugins is limited, because one may register under another name each time."""
     monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 1)
     manager = make()
     manager.register_plugin(DRIVER, "/one.sock", [V1], None)
@@ -167,7 +170,10 @@ def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPa
 
 
 def test_plugins_that_left_their_sockets_make_room(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver was killed several times, and came with another socket each time."""
+    """Plugins that left their sockets behind make room for new ones.
+
+    A driver may be killed several times, and return with another socket each time.
+    """
     monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 3)
     manager = make()
     with FakeDRADriver(tmp_path / "serving.sock") as serving:
@@ -176,7 +182,7 @@ def test_plugins_that_left_their_sockets_make_room(make: Make, tmp_path: Path, m
         for endpoint in ("/killed.sock", "/starting.sock"):
             manager.register_plugin(DRIVER, endpoint, [V1], None)
         manager.register_plugin("other", "/other.sock", [V1], None)
-        # The others serve, or may be about to.
+        # The other plugins serve, or may be about to serve.
         with pytest.raises(ValueError, match="which is the maximum"):
             manager.register_plugin("third", "/third.sock", [V1], None)
         assert manager.get_plugin(DRIVER).endpoint == serving.endpoint
@@ -220,12 +226,12 @@ def test_newest_plugin_is_called_that_is_connected(make: Make, tmp_path: Path) -
         assert manager.get_plugin(DRIVER).endpoint == old.endpoint
     wait_for("the plugin's connection is lost", lambda: not connected(manager))
     manager.register_plugin(DRIVER, new.endpoint, [V1], None)
-    # None of them is there: perhaps the last one still comes.
+    # No plugin is connected, but the last one may still be starting.
     assert manager.get_plugin(DRIVER).endpoint == new.endpoint
 
 
 def test_nothing_is_left_of_plugins_that_come_and_go(make: Make, tmp_path: Path) -> None:
-    """Neither threads nor connections, whether the plugin or its registration ends first."""
+    """No threads or connections remain, whether the plugin or its registration ends first."""
     listener = Listener()
     manager = make(FakeClientset(), listener=listener)
     threads = files = 0
@@ -248,7 +254,7 @@ def test_nothing_is_left_of_plugins_that_come_and_go(make: Make, tmp_path: Path)
 
 
 def _threads() -> int:
-    """Those of the plugin's server do not count."""
+    """Count the threads, except those of the plugin's server."""
     return sum(not thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate())
 
 
@@ -256,7 +262,7 @@ def _files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-# Calls
+# ---- Calls ----
 
 
 @pytest.mark.parametrize(("served", "service"), [("v1", V1), ("v1beta1", V1BETA1)])
@@ -275,7 +281,10 @@ def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service:
 
 
 def test_calls_need_no_thread(make: Make, tmp_path: Path) -> None:
-    """If gRPC's library cannot start one, a connection never answers again."""
+    """A call needs no new thread of gRPC's library.
+
+    If gRPC fails to start a thread, the connection never answers again.
+    """
     plugin = dra_plugin.DRAPlugin(DRIVER, f"{tmp_path}/dra.sock", V1, 30)
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver, out_of_threads_here():
         plugin.node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
@@ -321,7 +330,7 @@ def test_call_of_a_plugin_that_was_deregistered(make: Make, tmp_path: Path) -> N
 
 
 def test_plugin_that_registers_when_all_has_ended(make: Make, tmp_path: Path) -> None:
-    """Nobody else would close its connection, for which its threads wait."""
+    """A plugin that registers after `stop` is closed, because nothing else would close it and end its threads."""
     manager = make(listener=Listener())
     manager.stop()
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
@@ -331,7 +340,7 @@ def test_plugin_that_registers_when_all_has_ended(make: Make, tmp_path: Path) ->
 
 
 def _assert_closed(plugin: draplugin.DRAPlugin) -> None:
-    """No call crashes, though it begins when the connection is closed already."""
+    """Check that calls on a closed connection fail without a crash."""
     ctx, closing = golang.background(), r"^rpc error: code = Canceled desc = grpc: the client connection is closing$"
     with pytest.raises(grpcstatus.StatusError, match=closing):
         plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest())
@@ -341,7 +350,7 @@ def _assert_closed(plugin: draplugin.DRAPlugin) -> None:
         pass
 
 
-# Slices of drivers that are gone
+# ---- Slices of drivers that are gone ----
 
 
 def test_all_slices_of_the_node_are_deleted_at_start(make: Make) -> None:
@@ -428,7 +437,7 @@ def test_slices_stay_when_the_plugin_comes_back_in_time(make: Make, tmp_path: Pa
         assert slices(client) == ["a"]
 
 
-# Health
+# ---- Health ----
 
 
 def test_health_stream_is_read(make: Make, tmp_path: Path) -> None:
@@ -470,7 +479,7 @@ def test_health_that_cannot_be_taken_is_asked_for_again(make: Make, tmp_path: Pa
 
 
 class NonsenseHealth(grpc.GenericRpcHandler):
-    """A health service that sends what cannot be decoded, and ends no stream by itself."""
+    """Serve a health service that sends undecodable data, and ends no stream by itself."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/dra/state/checkpointer_test.go"""
+"""Test the checkpoint of claims.
+
+Go: pkg/kubelet/cm/dra/state/checkpointer_test.go
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def checkpointer(tmp_path: Path, content: str | None = None) -> state.Checkpoint
 
 
 def written(data: object, **changes: object) -> str:
-    """A checkpoint with that data and its right checksum, except for what is changed."""
+    """Return a checkpoint with this data and the right checksum, except for the given changes."""
     text = json.dumps(data) if not isinstance(data, str) else data
     return json.dumps({"Data": text, "Checksum": zlib.crc32(text.encode()), **changes})
 

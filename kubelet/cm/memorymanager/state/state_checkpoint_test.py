@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint_test.go"""
+"""Test the memory manager's checkpoint.
+
+Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint_test.go
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _DOCUMENT = {
     "policyName": "static",
     "machineState": {"0": {"numberOfAssignments": 0, "memoryMap": {"memory": _TABLE}, "cells": []}},
     "entries": {"pod": {"container1": [{"numaAffinity": [0], "type": "memory", "size": 512}]}},
-    # Upstream's test has it so.
+    # This is the checksum of upstream's test.
     "checksum": 4215593881,
 }
 
@@ -67,7 +70,7 @@ def test_checksum_over_the_name_of_todays_struct_of_go(tmp_path: Path) -> None:
     ],
 )
 def test_checkpoint_that_cannot_be_trusted(tmp_path: Path, text: str, fault: str) -> None:
-    """The kubelet does not start, and says which file is to be deleted; it leaves the file alone."""
+    """The kubelet does not start with a corrupt checkpoint. It names the file to delete, and leaves the file alone."""
     with pytest.raises(ValueError, match=f"could not restore state from checkpoint: .*{fault}.*drain this node") as err:
         _restore(tmp_path, text)
     assert f'"{tmp_path}/{_NAME}"' in str(err.value)
@@ -85,7 +88,7 @@ def test_without_a_policy_garbage_is_set_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["none", "static_one_node", "static_two_sockets"])
 def test_checkpoint_of_go(tmp_path: Path, name: str) -> None:
-    """It is read, and what is written then is the same to the byte."""
+    """A checkpoint of the Go kubelet can be read, and is written again byte for byte."""
     text = (_TESTDATA / f"{name}.json").read_text()
     policy = json.loads(text)["policyName"]
     restored = _restore(tmp_path, text, policy)
@@ -98,14 +101,17 @@ def test_checkpoint_of_go(tmp_path: Path, name: str) -> None:
 
 
 def test_checkpoint_with_pod_level_resources_is_of_another_kubelet(tmp_path: Path) -> None:
-    """Go refuses it as well without its gate PodLevelResourceManagers."""
+    """The kubelet rejects a checkpoint with pod-level resources.
+
+    Go does the same without its feature gate PodLevelResourceManagers.
+    """
     text = (_TESTDATA / "static_pod_level_and_two_nodes.json").read_text()
     with pytest.raises(ValueError, match="checkpoint is corrupted"):
         _restore(tmp_path, text, "Static")
 
 
 def test_nodes_are_in_the_order_of_go(tmp_path: Path) -> None:
-    """Go's encoder sorts the keys of a map as text, its debug printer as numbers."""
+    """Nodes are in Go's order: Go's encoder sorts the keys of a map as text, its debug printer as numbers."""
     first = state.StateCheckpoint(str(tmp_path), _NAME, "Static")
     first.set_machine_state({node: state.NUMANodeState(0, {}, [node]) for node in range(12)})
     written = json.loads((tmp_path / _NAME).read_text())["machineState"]

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask_test.go"""
+"""Test bit masks.
+
+Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask_test.go
+"""
 
 from __future__ import annotations
 

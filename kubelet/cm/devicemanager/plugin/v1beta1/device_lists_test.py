@@ -1,4 +1,4 @@
-"""Tests of how a plugin's lists of devices are handed on."""
+"""Test how a plugin's lists of devices are processed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pkg.golang.testing import frames_kept_after, out_of_threads
 
 
 class World:
-    """Hands lists on, on a thread of its own."""
+    """Process lists on a thread."""
 
     def __init__(self) -> None:
         self.stream, self.clock = FakeListStream(), FakeClock()
@@ -51,7 +51,7 @@ def world() -> Iterator[World]:
 
 
 def test_plugin_that_tells_as_fast_as_it_can_is_heard_now_and_then(world: World) -> None:
-    """The first lists are taken at once, and then the newest when it is time."""
+    """The first lists of a fast plugin are processed at once, and after that the newest list at each interval."""
     at_once = range(device_lists.MAX_LISTS)
     world.tell_one_by_one(at_once)
     world.stream.tell(range(100, 130))
@@ -76,7 +76,10 @@ def test_stream_that_ends_is_heard_no_more(world: World) -> None:
 
 
 def test_of_the_lists_before_one_that_cannot_be_decoded_nothing_stays() -> None:
-    """A plugin may register again as soon as it is not listened to any more, and tell as much as before."""
+    """No list stays in memory after one that cannot be decoded.
+
+    A plugin may register again as soon as its stream has ended, and send as many lists again.
+    """
 
     class _Stream(FakeListStream):
         def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
@@ -92,7 +95,10 @@ def test_of_the_lists_before_one_that_cannot_be_decoded_nothing_stays() -> None:
 
 @failures
 def test_list_that_cannot_be_taken_is_taken_again(world: World, err: Exception) -> None:
-    """The plugin would not tell of its devices again, and nobody could have them."""
+    """The kubelet tries a list again after a failure.
+
+    The plugin would not send its devices again, and no container could get them.
+    """
     world.receive = failing_once(world.receive, err)
     world.tell_one_by_one(range(2))
     assert world.heard == [0, 1]

@@ -1,4 +1,4 @@
-"""Tests of registration and of connections, with plugins on real sockets.
+"""Test registrations and connections, with plugins on real sockets.
 
 Go: pkg/kubelet/cm/devicemanager/endpoint_test.go, manager_test.go (TestDevicePluginReRegistration)
 """
@@ -42,13 +42,13 @@ _DEADLINE = 30.0
 
 
 class _Handler:
-    """The device manager's part; `events` has each call as a line."""
+    """Imitate the device manager; `events` records each call as a line."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()  # guards events
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
-        # Seconds for which a plugin is waited for that registers.
+        # This is the time, in seconds, that a registering plugin gets to answer.
         self.patience = _DEADLINE
 
     def cleanup_plugin_directory(self, directory: str) -> None:
@@ -67,7 +67,7 @@ class _Handler:
         self._note(f"devices {' '.join(f'{each.ID}:{each.health}' for each in response.devices)}".rstrip())
 
     def expect(self, *events: str) -> None:
-        """Wait until just these calls have been made since the last expect."""
+        """Wait until exactly these calls have been made since the last call of `expect`."""
         with self.changed:
             self.changed.wait_for(lambda: len(self.events) >= len(events), _DEADLINE)
             assert self.events == list(events)
@@ -93,7 +93,7 @@ class _World:
         self.handler.expect("cleanup")
 
     def stub(self, name: str, *devices: pluginapi.Device, pre_start: bool = False) -> Stub:
-        """A plugin that serves, and has not registered."""
+        """Return a plugin that serves, and has not registered."""
         stub = Stub(devices, self.directory / name, _RESOURCE, pre_start)
         stub.start()
         self.stubs.append(stub)
@@ -108,7 +108,7 @@ class _World:
 
 @pytest.fixture
 def world() -> Iterator[_World]:
-    # Paths of sockets must be short.
+    # The path of a socket must be short.
     with tempfile.TemporaryDirectory() as directory:
         world = _World(Path(directory))
         yield world
@@ -188,12 +188,12 @@ def test_garbage_is_refused(request_: dict[str, str], fault: str, world: _World)
 
 
 _TOO_LONG = pluginapi.ListAndWatchResponse(devices=[device("x" * 10_000_000)]).SerializeToString()
-# A device whose id is no UTF-8.
+# This list contains a device whose ID is not valid UTF-8.
 _NO_TEXT = b"\x0a\x03\x0a\x01\xff"
 
 
 def _plugin_with_lists(world: _World, lists: Callable[[Any, grpc.ServicerContext], Iterator[bytes]]) -> grpc.Server:
-    """Start a plugin at p.sock that answers ListAndWatch with what `lists` yields: messages, as bytes."""
+    """Start a plugin at p.sock that answers ListAndWatch with the messages that `lists` yields, as bytes."""
     server = grpc.server(futures.ThreadPoolExecutor(8))
     methods: dict[str, Any] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
@@ -207,7 +207,7 @@ def _plugin_with_lists(world: _World, lists: Callable[[Any, grpc.ServicerContext
 
 @pytest.mark.parametrize("garbage", [_TOO_LONG, _NO_TEXT, b"\xff"], ids=["too long", "no text", "no message"])
 def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
-    """The plugin is let go, and can come again."""
+    """A plugin that sends garbage is disconnected, and can register again."""
     world.start()
     server = _plugin_with_lists(world, lambda request, context: iter([garbage]))
     stub = Stub([device("1")], world.directory / "p.sock", _RESOURCE)
@@ -221,7 +221,7 @@ def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
 
 
 def test_nothing_is_left_of_plugins_whose_lists_cannot_be_decoded(world: _World) -> None:
-    """Such a plugin may register again and again, and end no call by itself."""
+    """Nothing remains of plugins that send undecodable lists again and again, and end no call by themselves."""
 
     def lists(request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
         gone = threading.Event()
@@ -266,7 +266,10 @@ def test_plugin_that_no_thread_is_left_for(world: _World) -> None:
 
 
 def test_calls_need_no_thread_of_the_library(world: _World) -> None:
-    """If gRPC cannot start one, a connection never answers again, and cannot be closed either."""
+    """A call needs no new thread of gRPC's library.
+
+    If gRPC fails to start a thread, the connection never answers again, and cannot be closed.
+    """
     answer = pluginapi.AllocateResponse()
     answer.container_responses.add()
     found = _endpoint(world, lambda ids: answer)
@@ -282,7 +285,10 @@ def test_calls_need_no_thread_of_the_library(world: _World) -> None:
 
 
 def test_plugins_register_when_the_server_is_started_again(world: _World) -> None:
-    """As when another module could not be started with it, and all are started anew."""
+    """Plugins can register after the server was stopped and started again.
+
+    This happens when another module fails to start, and all of them are started again.
+    """
     world.start()
     world.server.stop()
     world.start()
@@ -291,7 +297,7 @@ def test_plugins_register_when_the_server_is_started_again(world: _World) -> Non
 
 
 def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
-    """Neither threads nor connections, whether they say that they go or not."""
+    """No threads or connections remain of plugins, whether they announce their end or not."""
     world.start()
     stub = world.stub("p.sock", device("1"))
     threads, files = 0, 0
@@ -309,7 +315,10 @@ def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
 
 
 def _threads() -> int:
-    """Those of the plugin itself do not count, nor those that wait for registrations, few of which may have begun."""
+    """Count the threads, except those of the plugin and those that serve registrations.
+
+    The number of the latter varies, because they start when they are needed.
+    """
     pools = ("device-plugin-stub", "device-plugin-registration")
     return sum(not thread.name.startswith(pools) for thread in threading.enumerate())
 
@@ -355,7 +364,7 @@ def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.
 
 
 def _hanging(world: _World, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """A plugin that hangs as soon as it is connected, until the last event; the first tells that it does."""
+    """Connect a plugin that hangs. The first event is set when it hangs, and the second one ends that."""
     stub, hangs, goes_on = world.stub("hanging.sock", device("1")), threading.Event(), threading.Event()
 
     def options(*_: object) -> pluginapi.DevicePluginOptions:
@@ -470,7 +479,7 @@ def test_preferred_allocation_and_pre_start(world: _World) -> None:
 
 
 def test_calls_of_a_plugin_that_was_let_go_meanwhile(world: _World) -> None:
-    """As when another one registers just then: who calls does not know it yet."""
+    """Calls of a disconnected plugin fail, as when another plugin registers and the caller does not know it yet."""
     ends = _endpoint(world, lambda ids: pluginapi.AllocateResponse())
     assert isinstance(world.handler.plugin, pluginclient.PluginClient)
     world.handler.plugin.close()
@@ -485,7 +494,7 @@ def test_calls_of_a_plugin_that_was_let_go_meanwhile(world: _World) -> None:
 
 
 def test_plugin_that_the_plugin_manager_finds(world: _World) -> None:
-    """The newer way: the kubelet comes to the plugin's socket."""
+    """The kubelet connects to the socket of a plugin that the plugin manager finds."""
     world.start()
     ctx, cancel = golang.with_cancel(golang.background())
     with tempfile.TemporaryDirectory() as found_in:

@@ -1,4 +1,4 @@
-"""State that a kubelet finds again after a restart, in files with a checksum.
+"""Keep state across a restart of the kubelet, in files with a checksum.
 
 Go: pkg/kubelet/checkpointmanager
 """

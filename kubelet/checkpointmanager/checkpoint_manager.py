@@ -1,4 +1,4 @@
-"""Writing and reading checkpoints.
+"""Write and read checkpoints.
 
 Go: pkg/kubelet/checkpointmanager/checkpoint_manager.go
 """
@@ -16,35 +16,38 @@ from pkg.apimachinery.runtime import codec
 
 
 class Checkpoint(Protocol):
-    """State that knows its form on disk."""
+    """Define state that can be encoded for the disk."""
 
     def marshal_checkpoint(self) -> bytes: ...
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
-        """Raises ValueError for what has not the form of this checkpoint."""
+        """Parse a checkpoint. Raise ValueError for data of another format."""
         ...
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError."""
+        """Compare the checksum. Raise CorruptCheckpointError."""
         ...
 
 
 class CheckpointManager:
-    """Checkpoints by name, each in a file of one directory. Thread-safe."""
+    """Manage named checkpoints, each in a file of one directory. Thread-safe."""
 
     def __init__(self, checkpoint_dir: str) -> None:
-        """Makes the directory if it is not there. Raises OSError."""
+        """Create the directory if it does not exist. Raise OSError."""
         self._dir = checkpoint_dir
         self._store: store.Store = store.FileStore(checkpoint_dir)
-        self._lock = threading.Lock()  # one reads or writes at a time
+        self._lock = threading.Lock()  # serializes reads and writes
 
     def create_checkpoint(self, key: str, checkpoint: Checkpoint) -> None:
-        """Raises OSError, ValueError for a bad key."""
+        """Write a checkpoint. Raise OSError, or ValueError for an invalid key."""
         with self._lock:
             self._store.write(key, checkpoint.marshal_checkpoint())
 
     def get_checkpoint(self, key: str, checkpoint: Checkpoint) -> None:
-        """Fills in the checkpoint. Raises ErrCheckpointNotFound, CorruptCheckpointError, ValueError, OSError."""
+        """Read a checkpoint into `checkpoint`.
+
+        Raise ErrCheckpointNotFound, CorruptCheckpointError, ValueError or OSError.
+        """
         with self._lock, codec.reading(f"checkpoint {key}"):
             try:
                 blob = self._store.read(key)
@@ -54,18 +57,18 @@ class CheckpointManager:
             checkpoint.verify_checksum()
 
     def remove_checkpoint(self, key: str) -> None:
-        """One that is not there is no error. Raises OSError."""
+        """Remove a checkpoint; a missing one is no error. Raise OSError."""
         with self._lock:
             self._store.delete(key)
 
     def set_aside(self, key: str, err: ValueError) -> None:
-        """Give the file that cannot be used another name, and say so, to go on without. Raises OSError."""
+        """Rename an unusable file and log that, so that the kubelet can continue without it. Raise OSError."""
         path = os.path.join(self._dir, key)
         aside = f"{path}.corrupt"
-        klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
+        klog.error_s(err, "Could not restore state from checkpoint, continuing without it", path=path, movedTo=aside)
         os.replace(path, aside)
 
     def list_checkpoints(self) -> list[str]:
-        """The names. Raises OSError."""
+        """List the names of the checkpoints. Raise OSError."""
         with self._lock:
             return self._store.list()

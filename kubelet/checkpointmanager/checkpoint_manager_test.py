@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/checkpointmanager/checkpoint_manager_test.go"""
+"""Test the checkpoint manager.
+
+Go: pkg/kubelet/checkpointmanager/checkpoint_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pkg.apimachinery.util.runtime.testing import raising
 
 
 class TextCheckpoint:
-    """A text with its checksum in front."""
+    """Hold a text with its checksum in front."""
 
     __test__ = False
 
@@ -61,12 +64,12 @@ def test_checkpoint_for_which_memory_is_short(tmp_path: Path) -> None:
     checkpoint = TextCheckpoint()
     manager.create_checkpoint("large", checkpoint)
     checkpoint.unmarshal_checkpoint = raising(MemoryError())  # type: ignore[method-assign]
-    # It is no ValueError: nobody should go on without it, and write another in its place.
+    # The error is no ValueError, so that no caller continues without the checkpoint and replaces it.
     with pytest.raises(OSError, match="Cannot allocate memory: 'checkpoint large'"):
         manager.get_checkpoint("large", checkpoint)
 
 
 def test_checksum_is_go_s() -> None:
-    # From the test of Go's allocation state.
+    # The data is from the test of Go's allocation state.
     data = '{"entries":{"pod1":{"ContainerResources":{"container1":{"requests":{"cpu":"1Ki","memory":"1Ki"}}}}}}'
     assert checksum.new(data) == 1178570812

@@ -1,4 +1,4 @@
-"""The checksum of a checkpoint's data, the same that Go makes.
+"""Compute the checksum of a checkpoint's data as Go does.
 
 Go: pkg/kubelet/checkpointmanager/checksum/checksum.go
 """
@@ -10,12 +10,12 @@ from pkg.util import hash
 
 
 def new(data: str) -> int:
-    """The checksum of a text: FNV-1a (32 bits) of what Go's debug printer makes of a string."""
+    """Return the checksum of a text: the 32-bit FNV-1a hash of what Go's debug printer writes for a string."""
     return hash.fnv32a(f"(string){data}".encode())
 
 
 def verify(checksum: int, data: str) -> None:
-    """Raises CorruptCheckpointError unless the checksum is that of the data."""
+    """Raise CorruptCheckpointError if the checksum does not match the data."""
     actual = new(data)
     if actual != checksum:
         raise CorruptCheckpointError(actual, checksum)

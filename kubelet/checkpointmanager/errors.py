@@ -1,4 +1,4 @@
-"""What can be wrong with a checkpoint.
+"""Define the errors of checkpoints.
 
 Go: pkg/kubelet/checkpointmanager/errors/errors.go
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 
 class ErrCheckpointNotFound(LookupError):
-    """There is no checkpoint of that name."""
+    """Signal that no checkpoint has this name."""
 
     def __init__(self) -> None:
         super().__init__("checkpoint is not found")
 
 
 class CorruptCheckpointError(ValueError):
-    """The data is not that of which the checksum was made."""
+    """Signal that the checksum does not match the data."""
 
     def __init__(self, actual: int, expected: int) -> None:
         super().__init__("checkpoint is corrupted")

@@ -1,4 +1,4 @@
-"""Gives each pod with `hostUsers: false` a range of the node's user and group ids that no other pod has.
+"""Allocate to each pod with `hostUsers: false` a range of the node's user and group IDs that no other pod has.
 
 Go: pkg/kubelet/userns
 """

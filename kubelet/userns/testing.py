@@ -1,4 +1,4 @@
-"""A kubelet as the manager of user namespaces sees it."""
+"""Define a kubelet as the manager of user namespaces sees it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 from pkg.apimachinery import types
 
-# How many ids a pod has, and how many there are for all pods.
+# LENGTH is the number of IDs of a pod, MAPPING_LENGTH the number of IDs of all pods.
 LENGTH = 65536
 MAPPING_LENGTH = LENGTH * 2000
 
 
 @dataclass
 class FakeUserNsPodsManager:
-    """A kubelet whose pods have their directories under `root`."""
+    """Imitate a kubelet whose pods have their directories below `root`."""
 
     root: Path
-    # Those with a directory; None: as it is on disk.
+    # These pods have a directory; None means the directories on the disk.
     pods: list[str] | None = None
     handlers: dict[str, bool] = field(default_factory=dict)
     max_pods: int = 110

@@ -1,4 +1,4 @@
-"""What the manager of user namespaces asks the kubelet.
+"""Define what the manager of user namespaces needs from the kubelet.
 
 Go: pkg/kubelet/userns/types.go
 """
@@ -11,20 +11,23 @@ from pkg.apimachinery import types
 
 
 class UserNsPodsManager(Protocol):
-    """Implemented by the kubelet. Go: userNsPodsManager"""
+    """Define the queries that the kubelet answers.
+
+    Go: userNsPodsManager
+    """
 
     def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
-        """Raises LookupError for a handler that the runtime does not have."""
+        """Report whether a runtime handler supports user namespaces. Raise LookupError for an unknown handler."""
         ...
 
     def get_pod_dir(self, pod_uid: types.UID) -> str: ...
 
     def list_pods_from_disk(self) -> list[types.UID]:
-        """UIDs of the pods that have a directory. Raises OSError."""
+        """List the UIDs of the pods that have a directory. Raise OSError."""
         ...
 
     def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
-        """(first, number) of the ids that pods may get. Raises ValueError, OSError."""
+        """Return the first ID and the number of IDs for pods. Raise ValueError or OSError."""
         ...
 
     def get_max_pods(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Ranges of ids for the user namespaces of pods, remembered in the pods' directories.
+"""Manage ranges of IDs for the user namespaces of pods, and record the ranges in the pods' directories.
 
 Go: pkg/kubelet/userns/userns_manager.go
 """
@@ -25,17 +25,20 @@ from pkg.apimachinery.runtime import codec
 from pkg.registry.core.service import allocator
 from pkg.util import atomicfile
 
-# The number of ids of a pod is a multiple of this.
+# The number of IDs of a pod must be a multiple of this number.
 USER_NS_UNIT_LENGTH = 65536
 
-# The file in the pod's directory.
+# This is the name of the record's file in the pod's directory.
 _MAPPINGS_FILE = "userns"
 
 _Uint32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class IDMapping(msgspec.Struct, rename="camel", frozen=True):
-    """`length` ids of the pod from container_id on are those of the node from host_id on. Go: idMapping"""
+    """Map `length` IDs of the pod, beginning with container_id, to IDs of the node, beginning with host_id.
+
+    Go: idMapping
+    """
 
     host_id: _Uint32
     container_id: _Uint32
@@ -43,19 +46,25 @@ class IDMapping(msgspec.Struct, rename="camel", frozen=True):
 
 
 class UserNamespace(msgspec.Struct, frozen=True):
-    """The record of a pod, as it is written to disk. Go: userNamespace"""
+    """Hold a pod's mappings as they are written to disk.
+
+    Go: userNamespace
+    """
 
     uid_mappings: list[IDMapping] = msgspec.field(name="uidMappings")
     gid_mappings: list[IDMapping] = msgspec.field(name="gidMappings")
 
 
 class UsernsManager:
-    """Who has which range. The records on disk are what counts: they outlast the kubelet. Thread-safe."""
+    """Allocate ranges of IDs to pods.
+
+    The records on disk are authoritative, because they outlast the kubelet. Thread-safe.
+    """
 
     def __init__(self, kl: UserNsPodsManager, ids_per_pod: int | None = None) -> None:
-        """Takes over what earlier kubelets handed out.
+        """Read the records of earlier kubelets.
 
-        Raises ValueError for ranges that cannot serve all pods; OSError.
+        Raise ValueError if the node's IDs cannot provide ranges for all pods, or OSError.
         """
         self._userns_length = ids_per_pod or kubeletconfig.DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD
         first, length = _checked_kubelet_mappings(kl, self._userns_length)
@@ -66,21 +75,23 @@ class UsernsManager:
         )
         self._kl = kl
         self._used = allocator.AllocationBitmap(self._len)
-        # The first id of each pod's range, by uid.
+        # By UID, this is the first ID of the pod's range.
         self._used_by: dict[types.UID, int] = {}
-        # The ranges, by their numbers, that pods may have whose records make no sense; None if it could be any.
+        # By UID of a pod with an invalid record, these are the indexes of the ranges that it may have; None means any
+        # range.
         self._broken: dict[types.UID, frozenset[int] | None] = {}
-        # Pods whose records, if there are any, could not be read. They may have any range.
+        # The records of these pods, if they exist, could not be read. The pods may have any range.
         self._unread: set[types.UID] = set()
-        # Guards used, used_by, broken, unread and the files.
+        # This lock guards _used, _used_by, _broken, _unread and the files.
         self._lock = threading.Lock()
         self._record_pods_from_disk()
 
     def _record_pods_from_disk(self) -> None:
-        """Ids that a pod may have whose record makes no sense are given to nobody else as long as it is there.
+        """Read the records on disk. While a pod with an invalid record exists, no other pod gets IDs that it may have.
 
-        DIVERGES (safer): a broken record of a pod's user namespace is a fault of that pod alone.
-        Go: pkg/kubelet/userns/userns_manager.go, MakeUserNsManager: returns an error, and the kubelet does not start.
+        DIVERGES (safer): an invalid record of a pod's user namespace affects only that pod.
+        Go: pkg/kubelet/userns/userns_manager.go, MakeUserNsManager: it returns an error, and the kubelet does not
+        start.
         Why: one broken file in one pod's directory would take the whole node out of the cluster.
         Test: userns_manager_test.py:test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod
         """
@@ -110,22 +121,22 @@ class UsernsManager:
             self._take_over_locked(pod_uid, content)
 
     def _look_again_locked(self) -> list[types.UID]:
-        """Read the records anew from which the range could not be told, as when there was no descriptor for them.
+        """Read again the records that did not show the range, for example because no file descriptor was free.
 
-        Returns the pods of which it still cannot be told.
+        Return the pods whose range is still unknown.
         """
         for pod_uid in self._unknown_locked():
             try:
                 self._record_pod_mappings_locked(pod_uid)
             except (OSError, ValueError) as err:
-                klog.v(4).info_s("The user namespace of a pod is still not known", podUID=pod_uid, err=err)
+                klog.v(4).info_s("The user namespace of a pod is still unknown", podUID=pod_uid, err=err)
         return self._unknown_locked()
 
     def _unknown_locked(self) -> list[types.UID]:
         return [*self._unread, *(pod_uid for pod_uid, ranges in self._broken.items() if ranges is None)]
 
     def _take_over_locked(self, pod_uid: types.UID, content: bytes) -> UserNamespace:
-        """Go by the record of an earlier kubelet, perhaps one that somebody has mended. Raises ValueError."""
+        """Use the record of an earlier kubelet, which an administrator may have repaired. Raise ValueError."""
         self._forget_broken_locked(pod_uid)
         try:
             return self.parse_user_ns_file_and_record(pod_uid, content)
@@ -138,7 +149,7 @@ class UsernsManager:
             raise
 
     def _ranges_in(self, content: bytes) -> frozenset[int] | None:
-        """The numbers of all ranges that a record touches; None if it does not say."""
+        """Return the indexes of all ranges that a record overlaps, or None if the record names none."""
         try:
             user_ns = codec.json_decoder(UserNamespace).decode(content)
         except msgspec.DecodeError:
@@ -155,7 +166,7 @@ class UsernsManager:
         self._give_back_locked(self._broken.pop(pod_uid, None) or ())
 
     def _give_back_locked(self, ranges: Iterable[int]) -> None:
-        """Free ranges, but for those that somebody else has too, by a record that makes no sense."""
+        """Free the ranges, except those that another pod has too because of an invalid record."""
         held = {self._index(first_id) for first_id in self._used_by.values()}
         held.update(*(broken or () for broken in self._broken.values()))
         for index in ranges:
@@ -168,13 +179,13 @@ class UsernsManager:
     def _write_mappings_to_file(self, pod_uid: types.UID, user_ns: UserNamespace) -> None:
         directory = self._kl.get_pod_dir(pod_uid)
         utilstore.FileStore(directory).write(_MAPPINGS_FILE, msgspec.json.encode(user_ns))
-        # The store sees to the content of the file; that the directory has it is as important.
+        # The store syncs the file's content; the directory entry must be on disk too.
         atomicfile.sync_directory(Path(directory))
 
     def _read_mappings_from_file(self, pod_uid: types.UID) -> bytes:
-        """The record of the pod; empty if there is none. Raises OSError."""
+        """Return the pod's record, or b"" if there is none. Raise OSError."""
         path = Path(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE)
-        # Most pods have none, and to see that takes no descriptor, of which there may be none either.
+        # Most pods have no record. A stat finds that out without a file descriptor, and none may be free.
         try:
             path.stat()
         except FileNotFoundError:
@@ -182,12 +193,15 @@ class UsernsManager:
         return path.read_bytes()
 
     def is_set(self, first_id: int) -> bool:
-        """Whether the range is taken, as ranges of others always are."""
+        """Report whether the range is taken. Ranges that pods cannot get always are."""
         index = self._index(first_id)
         return not 0 <= index < self._len or self._used.has(index)
 
     def allocate_one(self, pod_uid: types.UID) -> tuple[int, int]:
-        """(first id, number of ids) of a free range, which is the pod's now. Raises ValueError if there is none."""
+        """Allocate a free range to the pod; return the first ID and the number of IDs.
+
+        Raise ValueError if none is free.
+        """
         index = self._used.allocate_next()
         if index is None:
             raise ValueError("could not find an empty slot to allocate a user namespace")
@@ -197,7 +211,10 @@ class UsernsManager:
         return first_id, self._userns_length
 
     def record(self, pod_uid: types.UID, first_id: int, length: int) -> None:
-        """Takes this range for the pod. Raises ValueError if it is another's or none that we would give."""
+        """Allocate this range to the pod.
+
+        Raise ValueError if another pod has it, or if this kubelet would not allocate it.
+        """
         if length != self._userns_length:
             raise ValueError(f"wrong user namespace length {length}")
         if first_id % self._userns_length:
@@ -216,7 +233,7 @@ class UsernsManager:
         self._used_by[pod_uid] = first_id
 
     def release(self, pod_uid: types.UID) -> None:
-        """The pod has ended: its range is free, and its record goes."""
+        """Free the range of a pod that has ended, and remove its record."""
         with self._lock:
             self._release_locked(pod_uid)
 
@@ -241,7 +258,10 @@ class UsernsManager:
         self._forget_broken_locked(pod_uid)
 
     def parse_user_ns_file_and_record(self, pod_uid: types.UID, content: bytes) -> UserNamespace:
-        """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
+        """Parse a record and allocate its range to the pod.
+
+        Raise ValueError if this kubelet could not have written it.
+        """
         try:
             user_ns = codec.json_decoder(UserNamespace).decode(content)
         except msgspec.DecodeError as err:
@@ -253,17 +273,17 @@ class UsernsManager:
         mapping = user_ns.uid_mappings[0]
         if mapping != user_ns.gid_mappings[0]:
             raise ValueError("invalid user namespace configuration: GID and UID mapping should be identical")
-        # Runtimes count on it that root is mapped.
+        # Runtimes require that root is mapped.
         if mapping.container_id != 0:
             raise ValueError("invalid user namespace configuration: UID 0 must be mapped")
         self.record(pod_uid, mapping.host_id, mapping.length)
         return user_ns
 
     def _create_user_ns_locked(self, pod_uid: types.UID) -> UserNamespace:
-        """Raises ValueError, and OSError if the record cannot be written."""
+        """Allocate a range and write the record. Raise ValueError, or OSError if the record cannot be written."""
         self._forget_broken_locked(pod_uid)
         if unknown := self._look_again_locked():
-            raise ValueError(f'the range of pod "{unknown[0]}" cannot be told from its record, and could be any')
+            raise ValueError(f'the range of pod "{unknown[0]}" is unknown, because its record is unreadable or invalid')
         first_id, length = self.allocate_one(pod_uid)
         mapping = IDMapping(host_id=first_id, container_id=0, length=length)
         user_ns = UserNamespace([mapping], [mapping])
@@ -275,10 +295,9 @@ class UsernsManager:
         return user_ns
 
     def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
-        """The user namespace of the pod's sandbox and of each of its containers: the node's, or one of its own.
+        """Return the user namespace of the pod's sandbox and containers: the node's, or the pod's own.
 
-        Raises ValueError for a pod that wants one of its own where the runtime has none to give, or no range is
-        free, and OSError.
+        Raise ValueError if the pod needs its own and the runtime does not support that or no range is free, or OSError.
         """
         if pod.spec.host_users is not False:
             return runtimeapi.UserNamespace(mode=runtimeapi.NODE)
@@ -310,14 +329,14 @@ class UsernsManager:
     def cleanup_orphaned_pod_userns_allocations(
         self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod], with_worker: Set[types.UID]
     ) -> None:
-        """Takes back the ranges of pods that are neither known nor running, or have no directory any more.
+        """Free the ranges of pods that are neither known nor running, or that no longer have a directory.
 
-        Raises OSError.
+        Raise OSError.
 
-        DIVERGES (fault of Go): a pod keeps the ids of its user namespace for as long as it has a worker.
+        DIVERGES (fault of Go): a pod keeps the IDs of its user namespace for as long as it has a worker.
         Go: pkg/kubelet/userns/userns_manager.go, (*UsernsManager).CleanupOrphanedPodUsernsAllocations: a pod that was
-        deleted by force loses them while its sandbox is being made, for it is not running yet.
-        Why: another pod would get the same ids, and either could reach the files and processes of the other.
+        deleted by force loses its IDs while its sandbox is being created, because it is not running yet.
+        Why: another pod would get the same IDs, and each could reach the files and processes of the other.
         Test: userns_manager_test.py:test_cleanup_orphaned_pod_userns_allocations
         """
         all_pods = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods} | with_worker
@@ -333,7 +352,7 @@ class UsernsManager:
 
 
 def _checked_kubelet_mappings(kl: UserNsPodsManager, userns_length: int) -> tuple[int, int]:
-    """(first, number) of the ids for pods, if they can be cut into ranges for them all."""
+    """Return the first ID and the number of IDs for pods, if they can be divided into ranges for all pods."""
     try:
         first, length = kl.get_kubelet_mappings(userns_length)
     except (ValueError, OSError) as err:
@@ -342,7 +361,7 @@ def _checked_kubelet_mappings(kl: UserNsPodsManager, userns_length: int) -> tupl
         raise ValueError(f"kubelet user namespace length {userns_length} is not a multiple of {USER_NS_UNIT_LENGTH}")
     if first % userns_length:
         raise ValueError(f"kubelet user assigned ID {first} is not a multiple of {userns_length}")
-    # With id 0 in a range the whole separation would be worth nothing.
+    # A range with ID 0 would map a pod's user to the node's root, and defeat the isolation.
     if first < userns_length:
         raise ValueError(f"kubelet user assigned ID {first} must be greater or equal to {userns_length}")
     if length % userns_length:

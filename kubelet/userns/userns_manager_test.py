@@ -178,7 +178,7 @@ def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
 
 
 def _write_record(root: Path, uid: str, content: str | dict[str, int]) -> Path:
-    """What the file says, or the mapping of both kinds of ids."""
+    """Write a record with this content, or with this mapping for both kinds of IDs."""
     if isinstance(content, dict):
         content = json.dumps({"uidMappings": [content], "gidMappings": [content]})
     (root / uid).mkdir(exist_ok=True)
@@ -196,8 +196,8 @@ def test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod(tmp_path: Path) 
     with pytest.raises(ValueError, match=r"^user namespace: invalid user namespace mappings file"):
         get(_pod("broken"), "")
     assert get(_pod("sound"), "").uids[0].host_id == 131072
-    # Any range could be that of the broken one.
-    with pytest.raises(ValueError, match=r'^create user namespace: the range of pod "broken" cannot be told'):
+    # The pod with the invalid record may have any range.
+    with pytest.raises(ValueError, match=r'^create user namespace: the range of pod "broken" is unknown'):
         get(_pod("new"), "")
     manager.release(types.UID("broken"))
     assert not path.exists()
@@ -207,7 +207,7 @@ def test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod(tmp_path: Path) 
 def test_a_record_that_is_mended_or_removed(tmp_path: Path) -> None:
     path = _write_record(tmp_path, "broken", "")
     path.unlink()
-    path.mkdir()  # It cannot even be read.
+    path.mkdir()  # The record cannot even be read.
     other = _write_record(tmp_path, "other", "[]")
     manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
     other.unlink()
@@ -225,14 +225,14 @@ def test_a_record_for_which_there_is_no_descriptor_just_now(tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
         manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
-        with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
+        with pytest.raises(ValueError, match='the range of pod "one" is unknown'):
             manager.get_or_create_user_namespace_mappings(_pod("new"), "")
     assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
     assert manager.pod_allocated(ONE)
 
 
 def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no telling whether it has a record, until it can be."""
+    """A directory that cannot be read may contain a record, so no range is allocated until it can be read."""
     _write_record(tmp_path, "one", _mapping())
     (tmp_path / "without").mkdir()
     with monkeypatch.context() as patch:
@@ -241,14 +241,14 @@ def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeyp
         manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
-        with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
+        with pytest.raises(ValueError, match='the range of pod "one" is unknown'):
             manager.get_or_create_user_namespace_mappings(_pod("new"), "")
     assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
     assert manager.pod_allocated(ONE) and not manager.pod_allocated(types.UID("without"))
 
 
 def test_memory_is_short_for_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The only range that there is.
+    # There is only this range.
     pods = FakeUserNsPodsManager(tmp_path, pods=[], handlers={"": True}, max_pods=1, mapping=(131072, LENGTH))
     manager = userns.UsernsManager(pods)
     _write_record(tmp_path, "one", _mapping())

@@ -1,4 +1,4 @@
-"""Tells the node's object when the kernel had to kill a process because the machine had no memory left.
+"""Report, as events of the node, that the kernel killed a process because the machine was out of memory.
 
 Go: pkg/kubelet/oom
 """

@@ -1,4 +1,4 @@
-"""Events about processes that the kernel killed because the machine had no memory left.
+"""Create events about processes that the kernel killed because the machine was out of memory.
 
 Go: pkg/kubelet/oom/oom_watcher_linux.go
 """
@@ -20,26 +20,29 @@ if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
 SYSTEM_OOM_EVENT = "SystemOOM"
-# The cgroup's name in the kernel's report when the machine itself had no memory left.
+# The kernel's report names this cgroup when the machine as a whole was out of memory.
 _RECORD_EVENT_CONTAINER_NAME = "/"
-# How long the API server keeps events by default.
+# The API server keeps events for this long by default.
 _EVENT_TTL = timedelta(hours=1)
 
 
 class Streamer(Protocol):
-    """Where the reports come from."""
+    """Define the source of the kernel's reports."""
 
     def stream_ooms(self, ctx: golang.Context) -> Iterator[OomInstance]:
-        """Old ones first, then new ones, until ctx is done."""
+        """Yield old reports first, then new ones, until `ctx` is done."""
         ...
 
 
 class OomWatcher:
-    """See Watcher. Go: realWatcher
+    """Implement Watcher.
 
-    DIVERGES (fault of Go): after a start the kernel's log is read too, but only what is less than an hour old is told.
-    Go: pkg/kubelet/oom/oom_watcher_linux.go, (*realWatcher).Start: tells all that the log holds, however old.
-    Why: each restart of the kubelet would tell of the same old events as if they happened now.
+    Go: realWatcher
+
+    DIVERGES (fault of Go): after its start the kubelet reads the kernel's old log too, but reports only the last hour
+    of it.
+    Go: pkg/kubelet/oom/oom_watcher_linux.go, (*realWatcher).Start: it reports the whole log, however old.
+    Why: each restart of the kubelet would report the same old events as if they happened now.
     Test: oom_watcher_test.py:test_events
     """
 
@@ -49,7 +52,7 @@ class OomWatcher:
         oom_streamer: Streamer | None = None,
         clock_: clock.Clock | None = None,
     ) -> None:
-        """Raises OSError when the kernel's log may not be read, as in a user namespace."""
+        """Raise OSError if the kubelet may not read the kernel's log, for example in a user namespace."""
         self._recorder = recorder
         self._oom_streamer = oom_streamer or OomParser()
         self._clock = clock_ or clock.RealClock()
@@ -59,12 +62,12 @@ class OomWatcher:
 
     def _watch(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
         since = self._clock.steady() - _EVENT_TTL
-        # All of this is for the operator's information: the kubelet does its work without.
+        # The events are only information for the operator; the kubelet works without them.
         with contain("Failed to follow OOM notifications", golang.background()):
             for event in self._oom_streamer.stream_ooms(ctx):
                 if event.victim_container_name != _RECORD_EVENT_CONTAINER_NAME or event.time_of_death < since:
                     continue
-                with contain("Failed to tell of an OOM", golang.background(), oom=event):
+                with contain("Failed to report an OOM", golang.background(), oom=event):
                     self._tell(event, ref)
         if ctx.err() is None:
             klog.error_s(None, "Unexpectedly stopped receiving OOM notifications")

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/oom/oom_watcher_linux_test.go"""
+"""Test the events about processes that were killed because the machine was out of memory.
+
+Go: pkg/kubelet/oom/oom_watcher_linux_test.go
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NODE = v1.ObjectReference(kind="Node", name="n")
 
 
 class _Streamer:
-    """Tells of these, then of nothing until it is told to end."""
+    """Yield these reports, and then wait until the context ends."""
 
     def __init__(self, *instances: OomInstance) -> None:
         self._instances = instances
@@ -51,7 +54,7 @@ def _instance(pid: int = 1000, name: str = "fake", victim: str = "/", age: timed
 def test_events(instances: list[OomInstance], messages: list[str]) -> None:
     recorder = FakeRecorder(10)
     ctx, cancel = golang.with_cancel(golang.background())
-    # The last one is sent in any case, so that no event can be missed.
+    # The last report always causes an event, so the test sees every event before it.
     last = _instance(99, "last")
     oom.OomWatcher(recorder, _Streamer(*instances, last), FakeClock(_NOW)).start(ctx, _NODE)
     for message in (*messages, "System OOM encountered, victim process: last, pid: 99"):

@@ -1,4 +1,4 @@
-"""Who watches for processes that die because memory is short.
+"""Define the watcher of processes that the kernel kills when memory runs out.
 
 Go: pkg/kubelet/oom/types.go
 """
@@ -12,8 +12,8 @@ from pkg.api.core import v1
 
 
 class Watcher(Protocol):
-    """Makes events of them."""
+    """Define a watcher that creates events about killed processes."""
 
     def start(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
-        """Watches, on a thread that ends with ctx; events are about ref."""
+        """Start a thread that creates events about the object `ref` until `ctx` ends."""
         ...

@@ -1,4 +1,4 @@
-"""How the kernel's OOM killer is told which containers to spare: the OOM score from requests and QoS class.
+"""Compute which containers the kernel's OOM killer spares: the OOM score from the memory request and the QoS class.
 
 Go: pkg/kubelet/qos
 """

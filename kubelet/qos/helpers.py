@@ -1,4 +1,4 @@
-"""Memory sums that the OOM score of a container is computed from.
+"""Compute the amounts of memory from which a container's OOM score follows.
 
 Go: pkg/kubelet/qos/helpers.go
 """
@@ -10,18 +10,18 @@ from pkg.component_helpers import resource as resourcehelper
 
 
 def memory_request(container: v1.Container) -> int:
-    """Requested memory in bytes, 0 when none is."""
+    """Return the container's memory request in bytes, or 0 without one."""
     quantity = container.resources.requests.get(v1.RESOURCE_MEMORY)
     return quantity.value() if quantity is not None else 0
 
 
 def min_regular_container_memory(pod: v1.Pod) -> int:
-    """The smallest memory request among the regular containers, in bytes."""
+    """Return the smallest memory request of the regular containers, in bytes."""
     return min(memory_request(container) for container in pod.spec.containers)
 
 
 def remaining_pod_mem_req_per_container(pod: v1.Pod) -> int:
-    """What the pod's own memory request leaves over after its containers', shared out among them."""
+    """Return each container's share of the pod-level memory request that no container requests."""
     pod_request = pod.spec.resources.requests.get(v1.RESOURCE_MEMORY) if pod.spec.resources is not None else None
     if pod_request is None or pod_request.is_zero():
         return 0

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/qos/policy_test.go"""
+"""Test the OOM score adjustment.
+
+Go: pkg/kubelet/qos/policy_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set, and how their names are written.
+"""Decide which kernel parameters a pod may set, and convert their names.
 
 Go: pkg/kubelet/sysctl
 """

@@ -1,4 +1,4 @@
-"""Admission of pods by the sysctls that they set.
+"""Admit pods by the sysctls that they set.
 
 Go: pkg/kubelet/sysctl/allowlist.go
 """
@@ -19,10 +19,10 @@ _PATTERN = re.compile(_PATTERN_FMT)
 
 
 class Allowlist:
-    """Sysctl names, and patterns that end in a star, which pods may set."""
+    """Hold the names, and the patterns with a trailing star, of the sysctls that pods may set."""
 
     def __init__(self, patterns: list[str]) -> None:
-        """Raises ValueError for a malformed pattern or one outside of the known namespaces."""
+        """Raise ValueError for a malformed pattern, or for one outside the known namespaces."""
         self._sysctls: dict[str, utilsysctl.Namespace] = {}
         self._prefixes: dict[str, utilsysctl.Namespace] = {}
         for pattern in patterns:
@@ -39,7 +39,7 @@ class Allowlist:
         (self._prefixes if found.is_prefix else self._sysctls)[found.name] = found.namespace
 
     def validate_sysctl(self, sysctl: str, host_net: bool, host_ipc: bool) -> None:
-        """Raises ValueError when a pod that shares the given host namespaces may not set it."""
+        """Raise ValueError if a pod that shares the given host namespaces may not set the sysctl."""
         sysctl = utilsysctl.normalize_name(sysctl)
         namespace = self._find(sysctl)
         if namespace is None:
@@ -57,7 +57,10 @@ class Allowlist:
         return None
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
-        """Go: Admit; the pod is refused with the first sysctl that is not allowed."""
+        """Reject the pod because of its first sysctl that is not allowed.
+
+        Go: Admit
+        """
         pod = attrs.pod
         if pod.spec.security_context is None:
             return lifecycle.PodAdmitResult(admit=True)

@@ -1,4 +1,4 @@
-"""The sysctls that are namespaced and cannot disturb other pods.
+"""List the sysctls that are namespaced and cannot disturb other pods.
 
 Go: pkg/kubelet/sysctl/safe_sysctls.go
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pkg import klog
 
-# Name → first kernel version in which it is namespaced ("" = any that is supported).
+# The value is the first kernel version in which the sysctl is namespaced; "" stands for all supported versions.
 _SAFE_SYSCTLS: dict[str, str] = {
     "kernel.shm_rmid_forced": "",
     "net.ipv4.ip_local_port_range": "",
@@ -29,7 +29,7 @@ _SAFE_SYSCTLS: dict[str, str] = {
 
 
 def safe_sysctl_allowlist(get_version: Callable[[], str] = platform.release) -> list[str]:
-    """Names of the safe sysctls that this kernel has namespaced."""
+    """List the safe sysctls that are namespaced in this kernel."""
     kernel = _parse(get_version())
     if kernel is None:
         klog.error_s(None, "failed to get kernel version, unable to determine which sysctls are available")

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/sysctl/allowlist_test.go, safe_sysctls_test.go, util_test.go"""
+"""Test the admission by sysctls.
+
+Go: pkg/kubelet/sysctl/allowlist_test.go, safe_sysctls_test.go, util_test.go
+"""
 
 from __future__ import annotations
 

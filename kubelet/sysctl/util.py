@@ -1,4 +1,4 @@
-"""Rewrites sysctl names to dots, the only form that runc accepts.
+"""Rewrite the separators of sysctl names to dots, the only form that runc accepts.
 
 Go: pkg/kubelet/sysctl/util.go
 """
@@ -12,9 +12,9 @@ from pkg.component_helpers.node.util import sysctl as utilsysctl
 def convert_pod_sysctls_variable_to_dots_separator(
     security_context: v1.PodSecurityContext | None,
 ) -> dict[str, str]:
-    """The pod's sysctls by dotted name.
+    """Return the pod's sysctls by dotted name.
 
-    Go rewrites the names in the pod itself; pods are shared here and never changed in place.
+    Go rewrites the names in the pod itself. Here pods are shared, and are never changed in place.
     """
     if security_context is None:
         return {}

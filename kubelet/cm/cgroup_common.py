@@ -133,7 +133,7 @@ class CgroupCommon(ABC):
                 raise
 
     def _set_first_limits(self, name: CgroupName, config: ResourceConfig) -> None:
-        """Set the limits of a new cgroup, and only log a limit that systemd or the kernel refuses.
+        """Set the limits of a new cgroup. A limit that systemd or the kernel refuses is only logged.
 
         Raise OSError for a shortage of file descriptors or memory, because such a failure says nothing about the
         limits.

@@ -60,8 +60,8 @@ class NodeConfig:
     """Describe how to lay out the node's cgroups, and how to allocate its resources."""
 
     node_name: str = ""
-    # These are the cgroups of the runtime, of other daemons, and of the kubelet; "" means that the configuration names
-    # none.
+    # The next three fields name the cgroups of the runtime, of other daemons, and of the kubelet; "" means that the
+    # configuration names none.
     runtime_cgroups_name: str = ""
     system_cgroups_name: str = ""
     kubelet_cgroups_name: str = ""
@@ -80,7 +80,8 @@ class NodeConfig:
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
     # The node's allocatable resources exclude what these thresholds keep free.
     hard_eviction_thresholds: list[evictionapi.Threshold] = field(default_factory=list)
-    # For each resource, this is the percentage of a QoS class's requests that pods of lower classes must not use.
+    # `qos_reserved` maps a resource to the percentage of a QoS class's requests that pods of lower classes must not
+    # use.
     qos_reserved: dict[str, int] = field(default_factory=dict)
     cpu_manager_policy: str = "none"
     cpu_manager_policy_options: dict[str, str] = field(default_factory=dict)

@@ -74,7 +74,8 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 _UPDATES_CAPACITY = 10
-# These are the seconds between two checks: of the cgroups that belong to no pod, and of the kubelet's own cgroup.
+# _ENSURE_STATE_PERIOD is the time between two checks of the cgroups that belong to no pod, _WATCH_PERIOD the time
+# between two checks of the kubelet's own cgroup. Both are in seconds.
 _ENSURE_STATE_PERIOD = 60.0
 _WATCH_PERIOD = 300.0
 _CGROUPFS = "cgroupfs"

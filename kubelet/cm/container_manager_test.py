@@ -37,7 +37,7 @@ from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_helpers.node.util import sysctl
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
-# This is the UID of a terminating pod, whose containers still run.
+# ENDING is the UID of a terminating pod, whose containers still run.
 ENDING = {"ending"}
 MEMORY = 4 << 30
 KERNEL = {

@@ -62,8 +62,8 @@ class Conn:
         self._lock = threading.Lock()  # guards the fields from here to _closed
         self._replies: dict[int, Future[jeepney.Message]] = {}
         self._jobs: dict[str, Future[str]] = {}
-        # These are the results of jobs that ended before their caller learned the job's path. They are kept while any
-        # call that starts a job is in progress.
+        # `_ended` holds the results of jobs that ended before their caller learned the job's path. They are kept while
+        # any call that starts a job is in progress.
         self._ended: dict[str, str] = {}
         self._starting = 0
         self._closed = False

@@ -37,7 +37,7 @@ MEMORY_MIN = "memory.min"
 MEMORY_LOW = "memory.low"
 # With this memory reservation policy, the kernel protects the memory that pods request.
 TIERED_RESERVATION = "TieredReservation"
-# A lower CPU limit gives the same cgroup quota as this one, so the two cannot be told apart.
+# A lower CPU limit gives the same cgroup quota as this one, so the quota does not show which of them is set.
 MIN_MILLI_CPU_LIMIT = 10
 _ZERO = quantities.new_quantity(0)
 

@@ -205,10 +205,10 @@ def _kill_one_pid(pid: int) -> None:
 
 
 class PodContainerManagerNoop:
-    """Manage no pod cgroups: all pods are directly below the cgroup root.
+    """Implement PodContainerManager without pod cgroups: all pods are directly below the cgroup root.
 
-    DIVERGES (fault of Go): with cgroupsPerQOS: false, the kubelet gives the runtime the configured cgroupRoot.
-    Go: pkg/kubelet/cm/pod_container_manager_linux.go, (*podContainerManagerNoop).GetPodContainerName: it gives "".
+    DIVERGES (fault of Go): with cgroupsPerQOS: false, the kubelet passes the configured cgroupRoot to the runtime.
+    Go: pkg/kubelet/cm/pod_container_manager_linux.go, (*podContainerManagerNoop).GetPodContainerName: it passes "".
     Why: the documentation of cgroupRoot says that the runtime handles it.
     Test: pod_container_manager_test.py:test_without_cgroups_all_pods_stand_at_the_root
     """

@@ -17,7 +17,7 @@ MOUNT_INFO = "/proc/self/mountinfo"
 _REQUIRED_V1 = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
 _REQUIRED_V2 = frozenset({"cpu", "memory"})
 _NAMED = "name="
-# This is the mount's name for version 2 where it is mounted beside version 1. It then has few controllers or none.
+# UNIFIED is the mount's name for version 2 where it is mounted beside version 1. It then has few controllers or none.
 UNIFIED = "unified"
 
 
@@ -26,7 +26,7 @@ class CgroupSubsystems:
     """Record where each controller of version 1 is mounted, and version 2 if it is mounted beside them."""
 
     mount_points: dict[str, str] = field(default_factory=dict)
-    # These are the mount points that are read-only.
+    # `read_only` holds the mount points that are read-only.
     read_only: set[str] = field(default_factory=set)
 
 

@@ -17,7 +17,7 @@ Property = tuple[str, tuple[str, Any]]
 INFINITY = (1 << 64) - 1
 RUNNING = "/run/systemd/system"
 _DEFAULT_QUOTA_PERIOD = 100_000  # µs
-# These are systemd's names for limits of cgroup version 2, by the file that holds the limit.
+# _MEMORY_PROPERTIES holds systemd's names for limits of cgroup version 2, by the file that holds the limit.
 _MEMORY_PROPERTIES = {
     "memory.high": "MemoryHigh",
     "memory.low": "MemoryLow",

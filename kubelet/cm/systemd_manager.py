@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 _UNIT_EXISTS = "org.freedesktop.systemd1.UnitExists"
 _NO_SUCH_UNIT = "org.freedesktop.systemd1.NoSuchUnit"
-# This is the number of attempts of a call that loses its connection, for example because the bus restarts.
+# _TRIES is the number of attempts of a call that loses its connection, for example because the bus restarts.
 _TRIES = 3
 
 

@@ -43,7 +43,7 @@ class BusSystemd:
         self.hanging: dict[str, str] = {}
         # If set, StopUnit answers with this D-Bus error.
         self.stop_error = ""
-        # This is the name of the connection that sent the last call.
+        # `client` is the name of the connection that sent the last call.
         self.client = ""
         self._jobs = 0
         self._connection = blocking.open_dbus_connection("SYSTEM")

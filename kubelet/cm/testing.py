@@ -49,8 +49,7 @@ class FakeCgroupfs:
     def __init__(self, root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self.version = version
-        # By path, this is the number of times that the removal of a directory still fails, as it does while processes
-        # exit.
+        # `busy` maps a path to the number of times that its removal still fails, as it does while processes exit.
         self.busy: dict[str, int] = {}
         self._mkdir, self._rmdir = os.mkdir, os.rmdir
         monkeypatch.setattr(os, "mkdir", self._make)
@@ -118,7 +117,7 @@ class FakeSystemd:
 
     def __init__(self, version: int = 252) -> None:
         self.slices: dict[str, dict[str, Any]] = {}
-        # In the order of the calls, these are the method and the unit.
+        # `calls` holds the method and the unit of each call.
         self.calls: list[tuple[str, str]] = []
         self._version = version
 
@@ -156,7 +155,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
         self.found = {types.UID(uid): name for uid, name in (found or {}).items()}
         self.read_err: OSError | None = None
         self.err: OSError | None = None
-        # These are the UIDs of the pods whose cgroups were created.
+        # `made` holds the UIDs of the pods whose cgroups were created.
         self.made: list[str] = []
         self.updates: list[cm.ResourceConfig] = []
         self.reduced: list[cm.CgroupName] = []

@@ -28,7 +28,7 @@ from pkg.util import atomicfile
 # The number of IDs of a pod must be a multiple of this number.
 USER_NS_UNIT_LENGTH = 65536
 
-# This is the name of the record's file in the pod's directory.
+# _MAPPINGS_FILE is the name of the record's file in the pod's directory.
 _MAPPINGS_FILE = "userns"
 
 _Uint32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
@@ -75,10 +75,10 @@ class UsernsManager:
         )
         self._kl = kl
         self._used = allocator.AllocationBitmap(self._len)
-        # By UID, this is the first ID of the pod's range.
+        # `_used_by` maps a pod's UID to the first ID of its range.
         self._used_by: dict[types.UID, int] = {}
-        # By UID of a pod with an invalid record, these are the indexes of the ranges that it may have; None means any
-        # range.
+        # `_broken` maps the UID of a pod with an invalid record to the indexes of the ranges that the pod may have;
+        # None means any range.
         self._broken: dict[types.UID, frozenset[int] | None] = {}
         # The records of these pods, if they exist, could not be read. The pods may have any range.
         self._unread: set[types.UID] = set()

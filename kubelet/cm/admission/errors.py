@@ -13,9 +13,9 @@ ERROR_REASON_UNEXPECTED = "UnexpectedAdmissionError"
 class Error(Exception):
     """Signal a failed allocation that has its own reason in the pod's status."""
 
-    # This is the reason in the pod's status, a CamelCase word.
+    # `type` is the reason in the pod's status, a CamelCase word.
     type = ERROR_REASON_UNEXPECTED
-    # If this is true, the missing resource is expected soon, so the pod waits and is not rejected.
+    # If `wait` is true, the missing resource is expected soon, so the pod waits and is not rejected.
     wait = False
 
 

@@ -45,12 +45,12 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pods: list[v1.Pod] = []
-        # These are the UIDs of terminating pods.
+        # `ending` holds the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.statuses = FakePodStatusProvider()
         self.err: Exception | None = None
-        # By container ID, this is the last CPU set that the container received.
+        # `told` maps container IDs to the CPU sets that the containers received last.
         self.told: dict[str, str] = {}
         # This channel receives a container's ID for each update.
         self.updates: golang.Channel[str] = golang.Channel(100)
@@ -200,7 +200,7 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(
     for content in states:
         (node.folder / "cpu_manager_state").write_bytes(content)
         node.start(node.manager(), cancelled)
-    # These are the empty state, the initial shared pool, two allocations and two releases.
+    # The states are the empty state, the initial shared pool, two allocations and two releases.
     assert len(states) == 6
 
 

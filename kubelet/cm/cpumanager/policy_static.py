@@ -90,7 +90,8 @@ class StaticPolicy:
         klog.info_s("Static policy created with configuration", options=self.options, cpuGroupSize=self.cpu_group_size)
         self.topology = topology
         self._affinity = affinity
-        # These are the CPUs of init containers of the last admitted pod, which the pod's other containers can reuse.
+        # `cpus_to_reuse` holds the CPUs of init containers of the last admitted pod, which the pod's other containers
+        # can reuse.
         self.cpus_to_reuse: dict[str, CPUSet] = {}
         self.reserved_cpus = reserved_cpus or self._take_reserved(num_reserved_cpus)
         if len(self.reserved_cpus) != num_reserved_cpus:

@@ -58,12 +58,12 @@ _UPDATES_CAPACITY = 100
 # Why: each plugin takes two threads, a connection and the memory for its list of devices.
 # Test: manager_test.py:test_more_plugins_than_there_can_be
 MAX_PLUGINS = 500
-# This is the time, in seconds, that a registering plugin gets to answer with its options.
+# _OPTIONS_TIMEOUT is the time, in seconds, that a registering plugin gets to answer with its options.
 _OPTIONS_TIMEOUT = 10.0
-# This is the time, in seconds, that a start waits until the previous server has stopped.
+# _STOP_TIMEOUT is the time, in seconds, that a start waits until the previous server has stopped.
 _STOP_TIMEOUT = 10.0
-# This is the time, in seconds, that a pod's admission, and with it the sync loop, waits for an allocation before other
-# pods are admitted.
+# _PATIENCE is the time, in seconds, that a pod's admission, and with it the sync loop, waits for an allocation before
+# other pods are admitted.
 _PATIENCE = 1.0
 
 
@@ -143,7 +143,7 @@ class ManagerImpl:
         self._numa_nodes = [node.id for node in topology]
         self._topology_affinity_store = topology_affinity_store
         self._server = plugin.Server(socket_path, self, self, self._clock)
-        # This thread stops the server when the context of the last start ends.
+        # The thread `_stopper` stops the server when the context of the last start ends.
         self._stopper: golang.Thread | None = None
         self._checkpoint_dir = directory
         self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
@@ -171,23 +171,23 @@ class ManagerImpl:
         self._checkpoint_lock = threading.Lock()
         # This lock guards the fields below. No plugin is called while it is held.
         self._lock = threading.Lock()
-        # The keys of these maps are resource names.
+        # The keys of the four maps below are resource names.
         self._endpoints: dict[str, EndpointInfo] = {}
         self._all_devices = ResourceDeviceInstances()
         self._healthy_devices: dict[str, set[str]] = {}
         self._unhealthy_devices: dict[str, set[str]] = {}
-        # Each resource whose plugin is expected back, with the time since when the manager waits for its list of
-        # devices.
+        # `_awaited` maps each resource whose plugin is expected back to the time since when the manager waits for its
+        # list.
         self._awaited: dict[str, float] = {}
-        # The pods that wait for such a plugin.
+        # `_waiting_pods` maps such a resource to the pods that wait for it.
         self._waiting_pods: dict[str, set[str]] = {}
-        # The calls to plugins that are in progress.
+        # The next two fields hold the calls to plugins that are in progress.
         self._allocations: dict[_Container, _Allocation] = {}
         self._preferences: dict[_Container, Future[pluginapi.PreferredAllocationResponse]] = {}
-        # The UID of the pod that is being allocated, and by resource the devices of its init containers, which its
-        # other containers can reuse.
+        # `_devices_to_reuse` holds the UID of the pod that is being allocated, and by resource the devices of its init
+        # containers, which its other containers can reuse.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
-        # Whether the checkpoint lacks any allocation. Guarded by _allocation_lock.
+        # `_is_checkpoint_old` says whether the checkpoint lacks any allocation. Guarded by _allocation_lock.
         self._is_checkpoint_old = False
         # PodDevices has its own lock.
         self._pod_devices = PodDevices()
@@ -755,7 +755,7 @@ class ManagerImpl:
     ) -> set[str]:
         """Return the plugin's preferred devices.
 
-        If the pod had to wait for the answer, the devices may be taken by now.
+        If the pod had to wait for the answer, other containers may have the devices by now.
         """
         resource_name = key.resource_name
         with self._lock:

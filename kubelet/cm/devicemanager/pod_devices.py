@@ -62,7 +62,7 @@ class PodDevices:
         self._lock = threading.Lock()  # guards the fields below
         # The keys are the pod's UID and the container's name.
         self._devs: dict[str, dict[str, ResourceAllocateInfo]] = {}
-        # These are the resources of which any container has devices.
+        # `_resources` holds the resources of which any container has devices.
         self._resources: set[str] = set()
 
     def has_resource(self, resource: str) -> bool:

@@ -81,7 +81,7 @@ class FakeFuture(Future[Any]):
     def __init__(self, result: Any) -> None:
         super().__init__()
         self._known = result
-        # These are the timeouts of all waits for the result, in seconds.
+        # `patience` holds the timeouts of all waits for the result, in seconds.
         self.patience: list[float | None] = []
 
     def answer(self) -> None:
@@ -163,7 +163,7 @@ class World:
         self.topology_manager = topologymanagertesting.FakeTopologyManager()
         self.numa_nodes = numa_nodes
         self.active_pods: list[v1.Pod] = []
-        # These are the UIDs of terminating pods.
+        # `ending` holds the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.plugins: dict[str, FakeDevicePlugin] = {}
@@ -241,10 +241,10 @@ class FakeListStream:
 
     def __init__(self) -> None:
         self.numbers: golang.Channel[int] = golang.Channel(1000)
-        # This is the number of lists that the reader has requested.
+        # `asked` is the number of lists that the reader has requested.
         self.asked = 0
         self.err: Exception | None = None
-        # Whether `end` has freed the stream.
+        # `ended` says whether `end` has freed the stream.
         self.ended = False
         self._ctx, self.cancel = golang.with_cancel(golang.background())
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pkg.apiserver.server import healthz
     from pkg.scheduler import framework
 
-# This is the time, in seconds, for which a resource stays after its plugin is gone, and for which pods wait for the
-# plugin.
+# ENDPOINT_STOP_GRACE_PERIOD is the time, in seconds, for which a resource stays after its plugin is gone, and for which
+# pods wait for the plugin.
 ENDPOINT_STOP_GRACE_PERIOD = 300.0
-# This is the name of the checkpoint's file.
+# KUBELET_DEVICE_MANAGER_CHECKPOINT is the name of the checkpoint's file.
 KUBELET_DEVICE_MANAGER_CHECKPOINT = "kubelet_internal_checkpoint"
 
 

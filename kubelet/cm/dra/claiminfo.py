@@ -45,8 +45,8 @@ class ClaimInfo(state.ClaimInfoState):
     unpreparing: bool = False
     # Since the claim was prepared, a driver was asked to unprepare it, and may have done so.
     may_be_taken_back: bool = False
-    # These are the allocated devices as the API server last reported them; None if no report has arrived since the
-    # start.
+    # `allocated` holds the allocated devices as the API server last reported them; None if no report has arrived since
+    # the start.
     allocated: frozenset[AllocatedDevice] | None = None
 
     def was_allocated_anew(self, now: ClaimInfo) -> bool:

@@ -19,7 +19,8 @@ from pkg import klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.runtime import codec
 
-# This is the time, in seconds, for which a report of a device's health is valid if its driver names no other.
+# DEFAULT_HEALTH_TIMEOUT is the time, in seconds, for which a report of a device's health is valid if its driver names
+# no other.
 DEFAULT_HEALTH_TIMEOUT = 30.0
 # MAX_DEVICES is the maximum number of a driver's devices whose health is kept.
 # DIVERGES (safer): beyond MAX_DEVICES, the kubelet drops the devices whose last report is the oldest.
@@ -27,9 +28,9 @@ DEFAULT_HEALTH_TIMEOUT = 30.0
 # Why: a driver may report other devices each time.
 # Test: healthinfo_test.py:test_a_driver_with_ever_new_devices
 MAX_DEVICES = 10_000
-# This is the maximum length of a pool's or a device's name in a ResourceSlice.
+# MAX_NAME_LENGTH is the maximum length of a pool's or a device's name in a ResourceSlice.
 MAX_NAME_LENGTH = 253
-# This is Go's zero time.
+# _NEVER is Go's zero time.
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 

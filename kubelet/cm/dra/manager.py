@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 DRA_MANAGER_STATE_FILE_NAME = "dra_manager_state"
 DRA_HEALTH_STATE_FILE_NAME = "dra_health_state"
-# This is the time, in seconds, between two checks for claims of pods that no longer exist.
+# DEFAULT_RECONCILE_PERIOD is the time, in seconds, between two checks for claims of pods that no longer exist.
 DEFAULT_RECONCILE_PERIOD = 60.0
-# This is the time, in seconds, that a driver gets to return before the kubelet deletes the node's slices of that
-# driver. It is long enough to replace the driver's pod, and short enough that the scheduler does not place many pods
-# that need the driver.
+# DEFAULT_WIPING_DELAY is the time, in seconds, that a driver gets to return before the kubelet deletes the node's
+# slices of that driver. It is long enough to replace the driver's pod, and short enough that the scheduler does not
+# place many pods that need the driver.
 DEFAULT_WIPING_DELAY = 30.0
 
 # MAX_HEALTH_REPORTS is the number of reports about devices' health that a driver may send at once,
@@ -101,7 +101,7 @@ class Manager:
         self._health_info_cache = HealthInfoCache(health_state, self._clock)
         self._update: golang.Channel[Update] = golang.Channel(100)
         self._waiting_lock = threading.Lock()  # guards _waiting
-        # By driver, these are the pods that failed because the driver was not registered.
+        # `_waiting` maps drivers to the pods that failed because the driver was not registered.
         self._waiting: dict[str, set[str]] = {}
         # `start` sets these fields.
         self._dra_plugins: draplugin.DRAPluginManager | None = None
@@ -306,8 +306,8 @@ class Manager:
                         "still exists (previous pod force-deleted?!)"
                     )
                 elif info.unpreparing:
-                    # DIVERGES (fault of Go): if a pod's claim is being unprepared, it is prepared again for the pod
-                    # after that.
+                    # DIVERGES (fault of Go): if a pod's claim is being unprepared, the kubelet later prepares it again
+                    # for the pod.
                     # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: it regards the claim as prepared.
                     # Why: the pod would start with devices that the driver has taken back.
                     # Test: manager_test.py:test_no_pod_gets_a_claim_that_is_being_given_back
@@ -481,8 +481,8 @@ class Manager:
                     continue
                 if info.pod_uids - {pod_uid}:
                     # DIVERGES (fault of Go): a pod that never got the claim leaves the claim to the pod that uses it.
-                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: if one pod uses the claim, it
-                    # does not check whether that is this pod.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: it does not check that the only
+                    # pod that uses the claim is the one that ends.
                     # Why: any rejected pod that names the claim would take it from the pod that uses it.
                     # Test: manager_test.py:test_pod_that_never_got_the_claim_does_not_take_it_along
                     info.delete_pod_reference(pod_uid)

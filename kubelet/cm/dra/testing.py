@@ -25,10 +25,10 @@ class FakeDRADriver:
 
     def __init__(self, endpoint: Path, services: tuple[str, ...] = ("v1", "v1beta1"), health: bool = False) -> None:
         self.endpoint = str(endpoint)
-        # For each call, these are the method and the UIDs of the claims.
+        # `calls` holds the method and the UIDs of the claims of each call.
         self.calls: list[tuple[str, list[str]]] = []
-        # By UID of the claim, these are its devices, the error that replaces them, and the claims that the answer
-        # leaves out.
+        # `devices` maps a claim's UID to its devices, `errors` to the error that replaces them. The answer leaves out
+        # the claims in `skipped`.
         self.devices: dict[str, list[drapb.Device]] = {}
         self.errors: dict[str, str] = {}
         self.skipped: set[str] = set()

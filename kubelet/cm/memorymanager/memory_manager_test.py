@@ -40,7 +40,7 @@ class Node:
     def __init__(self, directory: Path, policy: str = "Static", hint: object = None) -> None:
         self.affinity = FakeTopologyManager(hint)  # type: ignore[arg-type]
         self.pods: list[v1.Pod] = []
-        # These are the UIDs of terminating pods.
+        # `ending` holds the UIDs of terminating pods.
         self.ending: set[str] = set()
         self.sources = FakeSourcesReady()
         self.containers = ContainerMap()
@@ -312,7 +312,7 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(tmp_path: Path, monkeypa
     for content in states:
         (tmp_path / "memory_manager_state").write_bytes(content)
         Node(tmp_path, hint=hint_of(1))
-    # These are the empty state, the machine, the allocations, and the releases.
+    # The states are the empty state, the machine, the allocations, and the releases.
     assert len(states) == 5
 
 

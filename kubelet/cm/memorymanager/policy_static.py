@@ -32,7 +32,7 @@ POLICY_TYPE_STATIC = "Static"
 _KIB = 1024
 _OF_NODE = (metrics.RESOURCE_MANAGER_MEMORY, metrics.RESOURCE_MANAGER_NODE)
 
-# These are bytes by resource, either requested or free.
+# Amounts holds bytes by resource, either requested or free.
 Amounts = dict[str, int]
 # The keys are the NUMA nodes that provide the bytes together, and the resource.
 Reusable = Counter[tuple[bitmask.BitMask, str]]

@@ -40,7 +40,7 @@ class TopologyHint:
         return f"{{{affinity} {str(self.preferred).lower()}}}"
 
 
-# By resource, these are the possible allocations. None means no preference; an empty list means that none is possible.
+# Hints maps resources to the possible allocations. None means no preference; an empty list means that none is possible.
 Hints = dict[str, list[TopologyHint] | None]
 
 

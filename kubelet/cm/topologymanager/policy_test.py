@@ -216,7 +216,7 @@ def test_compare_hints_narrowest(count: int, current: str | None, candidate: str
 
 
 def test_merged_hints_are_those_of_all_combinations() -> None:
-    """The merged hints equal the distinct results of all combinations, which Go goes through."""
+    """The merged hints equal the distinct results of all combinations, as Go computes them."""
     dice = random.Random(7)
     masks: list[BitMask | None] = [None, BitMask(), *iterate_bit_masks([0, 1, 2])]
     everything = BitMask(0, 1, 2)

@@ -19,7 +19,7 @@ from pkg.api.core import v1
 
 CONTAINER_TOPOLOGY_SCOPE = "container"
 POD_TOPOLOGY_SCOPE = "pod"
-# This is the scope of the policy none.
+# NONE_TOPOLOGY_SCOPE is the scope of the policy none.
 NONE_TOPOLOGY_SCOPE = "none"
 
 

@@ -53,7 +53,7 @@ class CPUManagerCheckpoint:
 
     def marshal_checkpoint(self) -> bytes:
         self.checksum = self._checksum("CPUManagerCheckpoint")
-        # This is Go's order: fields as in the struct, maps sorted by key, and empty maps left out.
+        # Go's order has the fields as in the struct and maps sorted by key, and leaves empty maps out.
         entries = {pod_uid: dict(sorted(cpus.items())) for pod_uid, cpus in sorted(self.entries.items())}
         document = {
             "policyName": self.policy_name,

@@ -21,7 +21,7 @@ def _core(number: int, *threads: int, socket: int = 0, uncore: int | None = None
 
 
 def test_discover() -> None:
-    """Core IDs that start anew in each socket are made unique.
+    """Core IDs that are unique only in their socket become unique on the machine.
 
     The machine has two nodes with a socket each, and only one of them reports its caches.
     """

@@ -32,7 +32,7 @@ class PodDevicesEntry(msgspec.Struct, frozen=True):
     container_name: str = msgspec.field(name="ContainerName", default="")
     resource_name: str = msgspec.field(name="ResourceName", default="")
     device_ids: dict[int, list[str] | None] | None = msgspec.field(name="DeviceIDs", default=None)
-    # This is the plugin's serialized ContainerAllocateResponse.
+    # `alloc_resp` is the plugin's serialized ContainerAllocateResponse.
     alloc_resp: bytes | None = msgspec.field(name="AllocResp", default=None)
 
 

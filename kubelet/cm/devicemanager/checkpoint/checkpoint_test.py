@@ -38,7 +38,7 @@ def test_written_as_go_writes() -> None:
     assert checkpoint.Data(*_read(_RECORDED).get_data()).marshal_checkpoint() == _RECORDED.strip()
 
 
-# This is what Go writes for the same structs.
+# _NOTHING is what Go writes for the same structs.
 _NOTHING = b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3467439661}'
 _NO_ENTRY = (
     b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"b.com/r":[],"a.com/r":["2","1"]}},"Checksum":44922261}'

@@ -22,9 +22,11 @@ from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from pkg import golang, klog
 from pkg.util import grpcconn, grpcstatus
 
-# This is the time, in seconds, that a driver gets to answer. It is half the time after which the kubelet tries again.
+# DEFAULT_CLIENT_CALL_TIMEOUT is the time, in seconds, that a driver gets to answer. It is half the time after which the
+# kubelet tries again.
 DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
-# These are the services that the kubelet knows, the newest first. Both have the same messages on the wire.
+# SERVICES_SUPPORTED_BY_KUBELET holds the services that the kubelet knows, the newest first. Both have the same messages
+# on the wire.
 SERVICES_SUPPORTED_BY_KUBELET = (drapbv1.DRA_PLUGIN_SERVICE, drapbv1beta1.DRA_PLUGIN_SERVICE)
 
 _NODE_WATCH_RESOURCES = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
@@ -52,7 +54,7 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     # Without this option, connections would share a backoff after a driver could not be reached.
     ("grpc.use_local_subchannel_pool", 1),
-    # The kubelet must soon notice a plugin that returns. In milliseconds.
+    # The kubelet must soon notice a plugin that returns. The value is in milliseconds.
     ("grpc.max_reconnect_backoff_ms", 5000),
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 # Test: dra_plugin_manager_test.py:test_more_plugins_than_there_can_be,
 # dra_plugin_manager_test.py:test_plugins_that_left_their_sockets_make_room
 MAX_PLUGINS = 200
-# This is the time, in seconds, after which a health stream that ended is opened again.
+# HEALTH_STREAM_RETRY_PERIOD is the time, in seconds, after which a health stream that ended is opened again.
 HEALTH_STREAM_RETRY_PERIOD = 5.0
-# This is the initial backoff, in seconds, for the deletion of slices.
+# WIPE_RETRY_DURATION is the initial backoff, in seconds, for the deletion of slices.
 WIPE_RETRY_DURATION = 1.0
 
 
@@ -80,11 +80,11 @@ class DRAPluginManager:
         self._wiping_delay = wiping_delay
         self._registered = registered
         self._mutex = threading.Lock()  # guards the fields below, and MonitoredPlugin.connected
-        # The keys are drivers; the plugins are in the order of their registration.
+        # `_store` maps drivers to their plugins, in the order of registration.
         self._store: dict[str, list[MonitoredPlugin]] = {}
-        # By driver, these functions cancel the deletion of slices.
+        # `_pending_wipes` maps drivers to functions that cancel the deletion of their slices.
         self._pending_wipes: dict[str, Callable[[], None]] = {}
-        # These are the drivers whose deletion could not start for lack of a thread.
+        # `_unplanned_wipes` holds the drivers whose deletion could not start for lack of a thread.
         self._unplanned_wipes: set[str] = set()
         self._threads: list[golang.Thread] = []
         # No driver has registered yet, and perhaps none will. Slices from before the kubelet's start may be useless

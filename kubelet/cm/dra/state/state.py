@@ -35,7 +35,7 @@ class ClaimInfoState:
     claim_uid: str = ""
     claim_name: str = ""
     namespace: str = ""
-    # These are the UIDs of the pods that use the claim.
+    # `pod_uids` holds the UIDs of the pods that use the claim.
     pod_uids: set[str] = field(default_factory=set)
     # The keys are the names of all drivers whose devices the claim was allocated, even if a driver reported no device.
     driver_state: dict[str, DriverState] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class DeviceHealth:
     device_name: str
     health: DeviceHealthStatus = DeviceHealthStatus.UNKNOWN
     last_updated: datetime.datetime | None = None  # by the steady clock
-    # This is the time, in seconds, for which the report is valid; 0 stands for the default.
+    # `health_check_timeout` is the time, in seconds, for which the report is valid; 0 stands for the default.
     health_check_timeout: float = 0.0
     message: str = ""
 

@@ -22,8 +22,8 @@ from kubelet.cm.memorymanager.state.state import (
 from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
-# This is the name of the struct in Go's checksum when the file is written. Newer kubelets append V1, which is accepted
-# too.
+# _TYPE_NAME is the name of the struct in Go's checksum when the file is written. Newer kubelets append V1, which is
+# accepted too.
 _TYPE_NAME = "MemoryManagerCheckpoint"
 
 

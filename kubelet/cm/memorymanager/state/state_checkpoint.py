@@ -39,7 +39,7 @@ class StateCheckpoint:
         self._checkpoint_name = checkpoint_name
         self._policy_name = policy_name
         self._lock = threading.Lock()  # serializes writes; guards the next two fields
-        # Whether changes are being collected for one write, and whether there are any.
+        # `_waits` says whether changes are being collected for one write, `_has_waiting` whether there are any.
         self._waits = self._has_waiting = False
         self._cache: State = StateMemory()
         path = os.path.join(state_dir, checkpoint_name)

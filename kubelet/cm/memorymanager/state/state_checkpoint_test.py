@@ -20,7 +20,7 @@ _DOCUMENT = {
     "policyName": "static",
     "machineState": {"0": {"numberOfAssignments": 0, "memoryMap": {"memory": _TABLE}, "cells": []}},
     "entries": {"pod": {"container1": [{"numaAffinity": [0], "type": "memory", "size": 512}]}},
-    # This is the checksum of upstream's test.
+    # The checksum is the one of upstream's test.
     "checksum": 4215593881,
 }
 

@@ -33,8 +33,8 @@ class PluginClients:
         self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
         self._stopped = False
-        # These are the resources for which a plugin is being connected, and by resource the registration that comes
-        # next.
+        # `_connecting` holds the resources for which a plugin is being connected. `_next` maps a resource to the
+        # registration that comes next.
         self._connecting: set[str] = set()
         self._next: dict[str, object] = {}
         self._turn_changed = threading.Condition(self._clients_lock)

@@ -26,11 +26,11 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.util import filesystem
 
-# This is the number of permanent threads for registrations.
+# _WORKERS is the number of permanent threads for registrations.
 _WORKERS = 4
-# This is the maximum number of resource names for which the metric counts registrations.
+# MAX_COUNTED_NAMES is the maximum number of resource names for which the metric counts registrations.
 MAX_COUNTED_NAMES = 1_000
-# This is the time, in seconds, that pending calls and threads get to end.
+# _STOP_TIMEOUT is the time, in seconds, that pending calls and threads get to end.
 _STOP_TIMEOUT = 5.0
 
 

@@ -66,7 +66,10 @@ class NodeContainerManager:
             raise
 
     def _node_allocatable(self) -> dict[str, Quantity]:
-        """Return the limit of all pods together; without enforcement, this is the whole node."""
+        """Return the limit of all pods together; without enforcement, this is the whole node.
+
+        The cgroup gets this limit in either case, because a new cgroup's default CPU shares would starve the pods.
+        """
         config, capacity = self._config, self._get_internal_capacity()
         enforced = kubetypes.NODE_ALLOCATABLE_ENFORCEMENT_KEY in config.enforce_node_allocatable
         return self._absolute(capacity) if config.cgroups_per_qos and enforced else capacity
@@ -146,7 +149,8 @@ class NodeContainerManager:
     def _get_cgroup_config(self, amounts: dict[str, Quantity], compressible_only: bool) -> ResourceConfig:
         """Return the limits for a cgroup, with all shared cores in its cpuset.
 
-        systemd removes the cpuset controller from a slice that sets no cores.
+        systemd removes the cpuset controller from a slice that sets no cores. The kubelet would then find the cgroup
+        incomplete, and would not start again.
         """
         config = get_cgroup_config_internal(amounts, compressible_only)
         config.cpuset = self._get_shared_cpus()

@@ -31,7 +31,11 @@ class CgroupSubsystems:
 
 
 def get_cgroup_subsystems(root: str = CGROUP_ROOT, mount_info: str = MOUNT_INFO) -> CgroupSubsystems:
-    """Return the mounts at or below `root`; of several mounts of a controller, the one with the shortest path."""
+    """Return the mounts at or below `root`.
+
+    Of several mounts of a controller, the one with the shortest path counts, so that the choice is always the same
+    (upstream issue 95488).
+    """
     found = CgroupSubsystems()
     for info in mount_utils.parse_mount_info(mount_info):
         within = info.mount_point == root or info.mount_point.startswith(root + "/")

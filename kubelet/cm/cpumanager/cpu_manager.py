@@ -232,7 +232,10 @@ class Manager:
         return self._all_cpus
 
     def _remove_stale_state(self) -> None:
-        """Release the CPUs of containers that are gone, once all sources of pods are ready."""
+        """Release the CPUs of containers that are gone, once all sources of pods are ready.
+
+        The lock is held throughout, so that a container that gets CPUs meanwhile does not lose them again.
+        """
         if self._is_idle or self._sources_ready is None or not self._sources_ready.all_ready():
             return
         with self._lock:
@@ -293,7 +296,7 @@ class Manager:
             failure.append(ReconciledContainer(pod.metadata.name, container.name))
             return
         found = container_status.state
-        # A terminated container may be about to restart, and keeps its CPUs.
+        # A terminated container may be about to restart. It is not removed here, so that it keeps its exclusive CPUs.
         if found.terminated is not None and found.waiting is None:
             klog.v(4).info_s("ReconcileState: ignoring terminated container", **about, containerID=container_id)
             return

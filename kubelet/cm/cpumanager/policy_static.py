@@ -166,7 +166,10 @@ class StaticPolicy:
             raise ValueError(f'current set of available CPUs "{all_cpus}" doesn\'t match with CPUs in state "{known}"')
 
     def _validate_reserved(self, default: CPUSet) -> None:
-        """Raise ValueError if the reserved CPUs have changed in a way that the state does not allow."""
+        """Raise ValueError if the state's shared pool does not fit the reserved CPUs.
+
+        The reservation may have changed, or an administrator may have edited the file.
+        """
         shared = self.reserved_cpus & default
         if self.options.strict_cpu_reservation:
             if shared:

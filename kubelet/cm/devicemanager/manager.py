@@ -686,6 +686,8 @@ class ManagerImpl:
             klog.v(3).info_s("Container detected running, nothing to do", deviceNumber=required, **log)
             return set()
         klog.v(3).info_s("Need devices to allocate for pod", deviceNumber=required, **log)
+        # Check the health first, also for a container that already has its devices. Otherwise its pod would be admitted
+        # after a reboot of the node before the plugin has registered (upstream issue 109595).
         healthy = self._require_healthy(pod_uid, resource_name, before or set())
         if before is not None or required == 0:
             klog.v(3).info_s("No devices needed, nothing to do", deviceNumber=0, **log)
@@ -828,7 +830,11 @@ class ManagerImpl:
         ) and any(self._is_container_already_running(uid, container.name) for container in pod.spec.containers)
 
     def _is_container_already_running(self, pod_uid: str, container_name: str) -> bool:
-        """Report whether the container ran when the kubelet started. A restarted container has several IDs."""
+        """Report whether the container ran when the kubelet started. A restarted container has several IDs.
+
+        If the runtime was down at that time, no container counts as running, and the kubelet may reject pods that run
+        (upstream issue 118559).
+        """
         ref = ContainerRef(pod_uid, container_name)
         running = ref in self._running_containers
         if not running:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 # ENDPOINT_STOP_GRACE_PERIOD is the time, in seconds, for which a resource stays after its plugin is gone, and for which
-# pods wait for the plugin.
+# pods wait for the plugin. It covers the time until a change of the node's capacity takes effect.
 ENDPOINT_STOP_GRACE_PERIOD = 300.0
 # KUBELET_DEVICE_MANAGER_CHECKPOINT is the name of the checkpoint's file.
 KUBELET_DEVICE_MANAGER_CHECKPOINT = "kubelet_internal_checkpoint"
@@ -75,7 +75,11 @@ class Manager(Protocol):
         ...
 
     def get_capacity(self) -> tuple[dict[str, Quantity], dict[str, Quantity], list[str]]:
-        """Return the numbers of all and of healthy devices by resource, and the resources gone since the last call."""
+        """Return the numbers of all and of healthy devices by resource, and the resources gone since the last call.
+
+        After a restart of the kubelet the numbers are 0 until the plugins return. update_plugin_resources makes up for
+        that at the admission of pods that already have devices.
+        """
         ...
 
     def get_watcher_handler(self) -> cache.PluginHandler: ...

@@ -291,7 +291,11 @@ class Manager:
             raise ClaimError(f"fetch ResourceClaim {name}: {err}") from err
 
     def _reference_claims(self, pod: v1.Pod, pod_claims: Iterable[_PodClaim]) -> _Batches:
-        """Record in the checkpoint that the pod uses the claims, and return the calls to make after that."""
+        """Record in the checkpoint that the pod uses the claims, and return the calls to make after that.
+
+        If the pod is deleted before the drivers have prepared the claims, the reconciliation finds them in the
+        checkpoint.
+        """
         batches = _Batches({}, {})
         with self._cache.lock():
             for entry in pod_claims:
@@ -471,7 +475,8 @@ class Manager:
     def _dereference_claims(self, pod_uid: types.UID, namespace: str, claim_names: Iterable[str]) -> list[ClaimInfo]:
         """Return the claims to unprepare, and only remove the pod from the claims that other pods use too.
 
-        The checkpoint records the removal when the caller has unprepared the others.
+        The checkpoint records the removal when the caller has unprepared the others. A kubelet that is restarted before
+        that repeats the whole call, which does no harm.
         """
         infos = []
         with self._cache.lock():

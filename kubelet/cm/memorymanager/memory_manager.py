@@ -163,7 +163,10 @@ class Manager:
         return self._state.get_memory_blocks(pod_uid, container_name) or []
 
     def _remove_stale_state(self) -> None:
-        """Release the memory of containers whose pods are gone."""
+        """Release the memory of containers whose pods are gone.
+
+        The lock is held throughout, so that a container that gets memory meanwhile does not lose it again.
+        """
         # Before all sources are ready, every pod would seem to be gone.
         if self._is_idle or not self._sources_ready.all_ready():
             return

@@ -132,8 +132,8 @@ class HintMerger:
             return current if current.preferred else candidate
         if current.preferred:
             return self._fitter(current, candidate)
-        # Neither hint is preferred. The best count is `best`; the next best is a lower one close to `best`; after that,
-        # the lowest.
+        # Neither hint is preferred. The best number of nodes is `best`, then the closest lower number. The fitter hint
+        # wins if both have equally many nodes, or if the current hint exceeds `best`.
         best, current_count = self.best_non_preferred_affinity_count, _affinity(current).count()
         if current_count == count or current_count > best:
             return self._fitter(current, candidate)

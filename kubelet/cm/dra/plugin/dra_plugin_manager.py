@@ -87,8 +87,8 @@ class DRAPluginManager:
         # `_unplanned_wipes` holds the drivers whose deletion could not start for lack of a thread.
         self._unplanned_wipes: set[str] = set()
         self._threads: list[golang.Thread] = []
-        # No driver has registered yet, and perhaps none will. Slices from before the kubelet's start may be useless
-        # now.
+        # No driver has registered yet, and perhaps none will. Delete the slices of all drivers, so that no pod is
+        # scheduled to this node and then has to wait for its driver.
         if kube_client is not None:
             self._go(self._wipe_resource_slices, self._background_ctx, "", name="dra-wipe-slices")
 

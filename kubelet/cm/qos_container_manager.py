@@ -144,8 +144,8 @@ class QOSContainerManager:
     def _set_memory_qos(self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod]) -> None:
         """Protect the memory that pods request: strictly for guaranteed pods, as far as possible for burstable pods.
 
-        The kernel protects a cgroup only as far as the cgroups above it are protected, so the parents include their
-        children.
+        The kernel protects a cgroup only as far as the cgroups above it are protected, so each cgroup's protection
+        includes that of its children.
         """
         guaranteed = burstable = 0
         if self._memory_reservation_policy == TIERED_RESERVATION:

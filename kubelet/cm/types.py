@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import NewType
 
-# A CgroupName holds the components of a cgroup's path below the hierarchy's root, in the form of no driver.
+# A CgroupName holds the components of a cgroup's path below the hierarchy's root, without the notation of any driver.
 CgroupName = NewType("CgroupName", tuple[str, ...])
 
 

@@ -175,7 +175,7 @@ class CPUAccumulator:
         self.num_cpus_needed -= len(cpus)
 
     def _take_full(self, free: Iterable[int], cpus_in: Callable[[int], CPUSet], msg: str, key: str) -> None:
-        """Take all free units that are not larger than the remaining need."""
+        """Take each free unit that has no more CPUs than are still needed."""
         for number in free:
             cpus = cpus_in(number)
             if self.needs_at_least(len(cpus)):
@@ -195,7 +195,7 @@ class CPUAccumulator:
         self._take_full(self.free_uncore_cache(), cpus_in, "takeFullUncore: claiming uncore", "uncore")
 
     def take_partial_uncore(self, uncore_id: int) -> None:
-        """Take the whole remaining need from this cache's cores, or nothing."""
+        """Take all CPUs that are still needed from this cache's cores, or none."""
         per_core = self.topo.cpus_per_core()
         cores_needed = (self.num_cpus_needed + per_core - 1) // per_core
         free_cores = self.details.cores_needed_in_uncore_cache(cores_needed, uncore_id)

@@ -67,7 +67,7 @@ class CPUManagerCheckpoint:
         """Parse a checkpoint. Raise ValueError, which names the wrong field."""
         document = codec.json_decoder(_DocumentV2).decode(blob)
         if document.pod_entries:
-            raise ValueError("checkpoint is of a kubelet with feature gate PodLevelResourceManagers, which is off here")
+            raise ValueError("checkpoint was written with feature gate PodLevelResourceManagers, which is off here")
         self.policy_name, self.default_cpu_set = document.policy_name, document.default_cpu_set
         self.entries, self.checksum = document.entries, document.checksum
 

@@ -164,7 +164,7 @@ class PluginClient:
     def begin(
         self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
     ) -> Future[_Response]:
-        """See DevicePlugin.
+        """Call the plugin without waiting for the answer; see DevicePlugin.begin.
 
         The call runs on a thread of this module: if gRPC fails to start a thread, the connection never answers again.
         """

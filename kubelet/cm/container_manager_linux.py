@@ -578,7 +578,7 @@ class _ResourceAdmission:
 
 @contextmanager
 def _naming(manager: str) -> Iterator[None]:
-    """Name the manager in an error of its start that a restart does not cure."""
+    """Name the manager in a ValueError of its start, which another attempt would raise again."""
     try:
         yield
     except ValueError as err:

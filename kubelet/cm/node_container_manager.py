@@ -40,7 +40,7 @@ class NodeContainerManager:
         get_shared_cpus: Callable[[], str],
         recorder: record.EventRecorder,
     ) -> None:
-        """Remember the functions that read the node's state.
+        """Create the manager.
 
         `get_internal_capacity` also returns what no pod can request. `get_shared_cpus` returns "" if a manager assigns
         cores.

@@ -35,7 +35,7 @@ class QOSContainerManager:
         qos_reserved: dict[str, int] | None = None,
         memory_reservation_policy: str = "None",
     ) -> None:
-        """`qos_reserved` holds the percentage of memory requests that lower classes cannot use."""
+        """Create the manager. `qos_reserved` holds the percentage of memory requests that lower classes cannot use."""
         self._cgroup_manager = cgroup_manager
         self._info = QOSContainersInfo(
             guaranteed=cgroup_root,

@@ -66,7 +66,7 @@ class EndpointImpl:
     """
 
     def __init__(self, resource_name: str, device_plugin: plugin.DevicePlugin | None, clock: clocklib.Clock) -> None:
-        """Without a plugin, represent one that is gone: an earlier kubelet's plugin that has not returned yet."""
+        """Represent the plugin; None stands for an earlier kubelet's plugin that has not returned yet."""
         self._resource_name = resource_name
         self._plugin = device_plugin
         self._clock = clock

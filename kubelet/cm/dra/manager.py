@@ -1,9 +1,9 @@
 """Prepare and unprepare the devices that pods' claims were allocated.
 
-Go: pkg/kubelet/cm/dra/manager.go
-
 Errors appear in a pod's events. They therefore name neither the pod nor its namespace, and begin with names that users
 know.
+
+Go: pkg/kubelet/cm/dra/manager.go
 """
 
 from __future__ import annotations

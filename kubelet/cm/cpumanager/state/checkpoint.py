@@ -45,7 +45,7 @@ class CPUManagerCheckpoint:
     """
 
     def __init__(self, policy_name: str = "", default_cpu_set: str = "", entries: Entries | None = None) -> None:
-        """Without arguments the checkpoint is empty, and unmarshal_checkpoint fills it."""
+        """Create a checkpoint. Without arguments it is empty, and unmarshal_checkpoint fills it."""
         self.policy_name = policy_name
         self.default_cpu_set = default_cpu_set
         self.entries = entries or {}

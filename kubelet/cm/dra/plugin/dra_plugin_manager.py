@@ -72,7 +72,7 @@ class DRAPluginManager:
         wiping_delay: float,
         registered: Callable[[str], None] = lambda driver_name: None,
     ) -> None:
-        """The manager calls `registered` with the driver's name after each registration of a plugin."""
+        """Start the manager, which calls `registered` with a driver's name after each registration of a plugin."""
         self._background_ctx, self._cancel = golang.with_cancel(ctx)
         self._kube_client = kube_client
         self._get_node = get_node

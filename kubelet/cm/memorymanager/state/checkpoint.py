@@ -43,7 +43,7 @@ class MemoryManagerCheckpoint:
         machine_state: NUMANodeMap | None = None,
         entries: ContainerMemoryAssignments | None = None,
     ) -> None:
-        """Without arguments the checkpoint is empty, and unmarshal_checkpoint fills it."""
+        """Create a checkpoint. Without arguments it is empty, and unmarshal_checkpoint fills it."""
         self.policy_name = policy_name
         self.machine_state = machine_state or {}
         self.entries = entries or {}

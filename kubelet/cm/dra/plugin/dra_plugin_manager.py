@@ -152,7 +152,7 @@ class DRAPluginManager:
         self._remove(plugin_name, endpoint)
 
     def _make_room(self) -> None:
-        """At the maximum number of plugins, remove one that has a successor and is not connected.
+        """Remove a plugin that has a successor and is not connected, if the number of plugins is the maximum.
 
         A driver that is killed leaves its registration socket behind, and its successor may use another.
         """

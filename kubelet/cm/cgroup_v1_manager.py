@@ -29,7 +29,8 @@ CONTROLLERS = (
     *("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd"),
     *("net_cls", "net_prio", "perf_event", "rdma", "misc", UNIFIED),
 )
-# A cgroup that lacks one of these hierarchies is missing. A runtime or another kubelet may leave out the others.
+# A cgroup counts as missing if it lacks one of these hierarchies. A runtime or another kubelet may leave out the
+# others.
 REQUIRED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd")
 
 
@@ -100,7 +101,8 @@ class CgroupV1Manager(CgroupCommon):
             self._write_file("cpu", name, "cpu.cfs_period_us", period)
             period = None
         except OSError as err:
-            # A shorter period can be too short for the old quota. Write it again after the new quota.
+            # The kernel refuses a shorter period that does not fit the old quota. Write the period again after the new
+            # quota.
             if err.errno != errno.EINVAL or config.cpu_quota is None:
                 raise
         self._write_file("cpu", name, "cpu.cfs_quota_us", config.cpu_quota)

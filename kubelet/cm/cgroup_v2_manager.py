@@ -25,7 +25,7 @@ from pkg.api.core import v1
 from pkg.util import procfs
 
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
-# A cgroup that lacks one of these controllers is missing, if the root cgroup has that controller.
+# A cgroup counts as missing if it lacks one of these controllers and the root cgroup has it.
 REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
 
 

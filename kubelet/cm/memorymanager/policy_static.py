@@ -424,7 +424,7 @@ def _update_machine_state(
 
 
 def _release(machine_state: state.NUMANodeMap, block: state.Block) -> None:
-    """Return the memory of a container's block to its nodes."""
+    """Add the memory of a released block to the free memory of its nodes."""
     size = block.size
     for node in block.numa_affinity:
         node_state = machine_state[node]

@@ -1,1 +1,1 @@
-"""What the kubelet uses of k8s.io/client-go, under the names it has there."""
+"""Collect the parts of k8s.io/client-go that the kubelet uses, under Go's package names."""

@@ -1,4 +1,4 @@
-"""Informers of the API server's resources, one per resource and factory however many ask for it.
+"""Provide informers of API resources; all users of a factory share one informer per resource.
 
 Go: k8s.io/client-go/informers
 """

@@ -1,4 +1,4 @@
-"""Makes, shares and starts informers.
+"""Make, share and start informers.
 
 Go: k8s.io/client-go/informers/factory.go
 """
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class SharedInformerFactory:
-    """Safe from any thread. An informer asked for after start needs another start."""
+    """Share informers; thread-safe.
+
+    An informer that is requested after start runs only after another start.
+    """
 
     def __init__(
         self,
@@ -32,12 +35,16 @@ class SharedInformerFactory:
         namespace: str = "",
         tweak_list_options: internalinterfaces.TweakListOptionsFunc | None = None,
     ) -> None:
-        """Resync in seconds, 0 for none; namespace "" is all; the options of every list and watch are tweaked."""
+        """Prepare a factory.
+
+        The resync period is in seconds (0 means none), namespace "" means all, and tweak_list_options changes the
+        options of every list and watch.
+        """
         self.namespace = namespace
         self.tweak_list_options = tweak_list_options
         self._client = client
         self._default_resync = default_resync
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._informers: dict[type, cache.SharedIndexInformer[Any]] = {}
         self._started: dict[type, golang.Thread] = {}
         self._shutting_down = False
@@ -59,7 +66,7 @@ class SharedInformerFactory:
         return node.Interface(self)
 
     def start(self, ctx: golang.Context) -> None:
-        """Run the informers that do not run yet, each in a thread, until ctx is done."""
+        """Run each informer that does not run yet in a new thread, until ctx is done."""
         with self._lock:
             if self._shutting_down:
                 return
@@ -69,7 +76,10 @@ class SharedInformerFactory:
                     self._started[object_type] = golang.go(informer.run, ctx, name=name)
 
     def shutdown(self) -> None:
-        """Start nothing more, and wait for the informers to end; their context must end them."""
+        """Start no further informers, and wait for the running ones to end.
+
+        The caller must end the context of start.
+        """
         with self._lock:
             self._shutting_down = True
             threads = list(self._started.values())
@@ -77,7 +87,7 @@ class SharedInformerFactory:
             thread.join()
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> dict[type, bool]:
-        """Wait until every informer that was started has synced, or ctx is done; returns which have."""
+        """Wait until every started informer has synced or ctx is done, and return which informers have synced."""
         with self._lock:
             informers = {object_type: self._informers[object_type] for object_type in self._started}
         cache.wait_for(ctx, *informers.values())
@@ -86,7 +96,7 @@ class SharedInformerFactory:
     def informer_for(
         self, object_type: type[T], new_func: internalinterfaces.NewInformerFunc
     ) -> cache.SharedIndexInformer[T]:
-        """The informer of that type; the first to ask makes it."""
+        """Return the informer of this type; the first call makes it."""
         with self._lock:
             if object_type not in self._informers:
                 self._informers[object_type] = new_func(self._client, self._default_resync)

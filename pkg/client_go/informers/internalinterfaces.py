@@ -1,4 +1,4 @@
-"""What the informers of single resources need of the factory that shares them.
+"""Define what informers of single resources need from the factory that shares them.
 
 Go: k8s.io/client-go/informers/internalinterfaces
 """
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TweakListOptionsFunc = Callable[[metav1.ListOptions], metav1.ListOptions]
-"""Changes what is listed and watched. Options are frozen, so it returns new ones."""
+"""The function returns changed options for lists and watches, because the options are frozen."""
 
 NewInformerFunc = Callable[["kubernetes.Interface", float], cache.SharedIndexInformer[Any]]
-"""Makes an informer of a client and a resync period in seconds."""
+"""The function makes an informer from a client and a resync period in seconds."""
 
 
 class SharedInformerFactory(Protocol):
@@ -31,7 +31,7 @@ class SharedInformerFactory(Protocol):
     def tweak_list_options(self) -> TweakListOptionsFunc | None: ...
 
     def informer_for(self, object_type: type[T], new_func: NewInformerFunc) -> cache.SharedIndexInformer[T]:
-        """The informer of that type; the first to ask makes it."""
+        """Return the informer of this type; the first call makes it."""
         ...
 
 
@@ -41,7 +41,7 @@ def new_informer(
     resync_period: float,
     tweak_list_options: TweakListOptionsFunc | None,
 ) -> cache.SharedIndexInformer[T]:
-    """An informer of what the client of a resource lists and watches, indexed by namespace."""
+    """Return an informer of the client's resource, indexed by namespace."""
     lister_watcher = cache.new_filtered_list_watch_from_client(client, tweak_list_options or (lambda options: options))
     indexers: cache.Indexers = {cache.NAMESPACE_INDEX: cache.meta_namespace_index_func}
     return cache.SharedIndexInformer(lister_watcher, object_type, resync_period, indexers)

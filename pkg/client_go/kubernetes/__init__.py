@@ -1,8 +1,8 @@
-"""A typed client of the API server: `client.core_v1.pods(namespace).get(ctx, name)`.
+"""Provide a typed client of the API server: `client.core_v1.pods(namespace).get(ctx, name)`.
 
 Go: k8s.io/client-go/kubernetes
 
-`resources.py` lists what there is, `typed.py` is the client of one resource, `clientset.py` holds them together,
+`resources.py` lists the resources, `typed.py` is the client of one resource, `clientset.py` combines these clients, and
 `testing.py` has a clientset without a server.
 """
 

@@ -1,4 +1,4 @@
-"""Clients of all API groups over one connection pool.
+"""Provide clients of all API groups over one connection pool.
 
 Go: k8s.io/client-go/kubernetes/clientset.go
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Factory(Protocol):
-    """Makes the client of one resource in one namespace ("": in all)."""
+    """Define how to make the client of one resource in one namespace ("" means all)."""
 
     def __call__(self, resource: resources.Resource[T], namespace: str) -> ResourceClient[T]: ...
 
@@ -123,7 +123,7 @@ class AuthorizationV1(_Group):
 
 
 class VersionInfo(msgspec.Struct, kw_only=True, rename="camel"):
-    """What /version answers."""
+    """Hold the response of /version."""
 
     major: str = ""
     minor: str = ""
@@ -132,7 +132,7 @@ class VersionInfo(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class APIResource(msgspec.Struct, kw_only=True, rename="camel"):
-    """A kind of objects."""
+    """Describe one kind of object."""
 
     name: str = ""
     namespaced: bool = False
@@ -140,7 +140,7 @@ class APIResource(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class APIResourceList(msgspec.Struct, kw_only=True, rename="camel"):
-    """What a version of a group has."""
+    """List the resources of one version of an API group."""
 
     group_version: str = ""
     resources: list[APIResource] = []
@@ -148,18 +148,18 @@ class APIResourceList(msgspec.Struct, kw_only=True, rename="camel"):
 
 class Discovery(Protocol):
     def server_version(self, ctx: golang.Context | None = None) -> VersionInfo:
-        """Raises what a request raises."""
+        """Return the server's version; raise the same exceptions as a request."""
         ...
 
     def server_resources_for_group_version(
         self, group_version: str, ctx: golang.Context | None = None
     ) -> APIResourceList:
-        """Raises apierrors.StatusError, not found for a version that is not served."""
+        """Return the resources of a version; raise apierrors.StatusError (not found) if it is not served."""
         ...
 
 
 class Interface:
-    """What a real clientset and a fake one have; safe from any thread."""
+    """Define what a real and a fake clientset have in common; thread-safe."""
 
     def __init__(self, factory: _Factory, discovery: Discovery) -> None:
         self.core_v1 = CoreV1(factory)
@@ -200,13 +200,13 @@ class Clientset(Interface):
         super().__init__(factory, _RESTDiscovery(rest_client))
 
     def close(self) -> None:
-        """Close idle connections; those in use are closed when their request ends."""
+        """Close idle connections; a connection in use is closed when its request ends."""
         self.rest_client.close_idle_connections()
 
 
 def new_for_config(config: rest.Config) -> Clientset:
-    """A clientset with connections and a rate limiter of its own.
+    """Return a clientset with its own connections and rate limiter.
 
-    Raises ValueError or OSError, naming the field or file, if the config cannot be used.
+    Raise ValueError or OSError, naming the field or file, if the config cannot be used.
     """
     return Clientset(rest.RESTClient(config))

@@ -1,4 +1,4 @@
-"""The resources that a kubelet talks about.
+"""List the resources that a kubelet uses.
 
 Go: k8s.io/client-go/kubernetes/scheme/register.go
 """
@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """One kind of object and where the API server has it. An empty group is the core one."""
+    """Describe one kind of object and its place in the API.
+
+    An empty group is the core group.
+    """
 
     group: str
     version: str
@@ -39,11 +42,11 @@ class Resource(Generic[T]):
 
     @property
     def qualified_name(self) -> str:
-        """As errors name it: leases.coordination.k8s.io."""
+        """Return the name for error messages: leases.coordination.k8s.io."""
         return f"{self.name}.{self.group}" if self.group else self.name
 
     def path(self, namespace: str = "", name: str = "", *subresources: str) -> str:
-        """Raises ValueError for a name that would lead elsewhere."""
+        """Return the URL path; raise ValueError for a name that would change the path."""
         for what, text in (("namespace", namespace), ("resource name", name)):
             if faults := rest.is_valid_path_segment_name(text):
                 raise ValueError(f'invalid {what} "{text}": {", ".join(faults)}')

@@ -1,8 +1,8 @@
-"""A clientset without a server: objects in memory, with watches, and a record of what was asked.
+"""Simulate an API server in memory, with watches and a record of all calls.
 
 Go: k8s.io/client-go/kubernetes/fake, k8s.io/client-go/testing (actions.go, fake.go, fixture.go)
 
-No validation, defaulting, authorization or graceful deletion happens: what must have those uses the test API server.
+There is no validation, defaulting, authorization or graceful deletion; tests that need these use the test API server.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One call. Go: k8s.io/client-go/testing/actions.go"""
+    """Record one call.
+
+    Go: k8s.io/client-go/testing/actions.go
+    """
 
     verb: str
-    """create, update, get, list, watch, patch, delete or delete-collection"""
+    """The verb is create, update, get, list, watch, patch, delete or delete-collection."""
     resource: str
     subresource: str = ""
     namespace: str = ""
     name: str = ""
     object: Any = None
-    """What was created or updated."""
+    """The object that was created or updated."""
     patch_type: types.PatchType | None = None
     patch: bytes = b""
     options: Any = None
@@ -59,7 +62,7 @@ class Action:
         )
 
 
-# Returns whether it takes care of the call, and then what the call returns, or raises if it is an exception.
+# A reaction returns whether it handles the call, and the result of the call, which is raised if it is an exception.
 Reaction = Callable[[Action], tuple[bool, Any]]
 
 
@@ -92,14 +95,15 @@ class _Watch:
 
 @dataclass(slots=True)
 class _State:
-    """What all clients of one clientset share; `lock` guards all of it."""
+    """Hold the state that all clients of one clientset share; `lock` guards all fields."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)  # reactors may call the client again
+    # The lock is reentrant because reactors may call the client again.
+    lock: threading.RLock = field(default_factory=threading.RLock)
     objects: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     actions: list[Action] = field(default_factory=list)
     reactors: list[tuple[str, str, Reaction]] = field(default_factory=list)
     watches: list[_Watch] = field(default_factory=list)
-    # All there have been: who watches from a version on is told of those since.
+    # All changes so far. A watch from an older version first receives the changes since then.
     changes: list[_Change] = field(default_factory=list)
     versions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     version: int = 0
@@ -110,7 +114,7 @@ class _State:
 
 
 class FakeClientset(Interface):
-    """Objects go in and come out as copies. Safe from any thread."""
+    """Serve copies of objects in memory; thread-safe."""
 
     def __init__(self, *objects: Any) -> None:
         self._state = _State()
@@ -125,17 +129,17 @@ class FakeClientset(Interface):
             self.add(obj)
 
     def add(self, obj: Any) -> None:
-        """Put an object in as if it had always been there, or in place of the one of that name; watches see it."""
+        """Add or replace an object without recording a call; watches receive the change."""
         resource = _resource_of(obj)
         FakeResourceClient(self._state, resource, obj.metadata.namespace).put(obj)
 
     def remove(self, obj: Any) -> None:
-        """Take an object out; watches see it."""
+        """Remove an object without recording a call; watches receive the deletion."""
         resource = _resource_of(obj)
         FakeResourceClient(self._state, resource, obj.metadata.namespace).take(obj.metadata.name)
 
     def actions(self, verb: str = "*", resource: str = "*") -> list[Action]:
-        """The calls so far, or those of them with that verb and resource ("pods", "pods/status")."""
+        """Return the calls so far, or only those with this verb and resource ("pods", "pods/status")."""
         with self._state.lock:
             return [action for action in self._state.actions if action.matches(verb, resource)]
 
@@ -144,7 +148,7 @@ class FakeClientset(Interface):
             self._state.actions.clear()
 
     def prepend_reactor(self, verb: str, resource: str, reaction: Reaction) -> None:
-        """Ask it before all others about calls with that verb and resource; "*" is any."""
+        """Call this reaction before all others, for calls with this verb and resource; "*" matches any."""
         with self._state.lock:
             self._state.reactors.insert(0, (verb, resource, reaction))
 
@@ -154,7 +158,7 @@ class FakeClientset(Interface):
     def server_resources_for_group_version(
         self, group_version: str, ctx: golang.Context | None = None
     ) -> APIResourceList:
-        """Those that a client has; of a version in unserved_versions none."""
+        """Return the resources for which there are clients; versions in unserved_versions are not found."""
         served = [
             APIResource(name=resource.name, namespaced=resource.namespaced, kind=resource.kind)
             for resource in resources.ALL
@@ -165,7 +169,7 @@ class FakeClientset(Interface):
         return APIResourceList(group_version=group_version, resources=served)
 
     def stop_watches(self) -> None:
-        """End all watches, as a server does that goes away."""
+        """End all watches, as if the server shut down."""
         with self._state.lock:
             watches, self._state.watches = self._state.watches, []
         for one in watches:
@@ -210,7 +214,7 @@ class FakeResourceClient(ResourceClient[T]):
         return self._call(ctx, self._action("list", options=options), lambda: self._list(options))
 
     def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> Watch[T]:
-        """Sends what happens from now on, and first what is there if send_initial_events says so."""
+        """Watch changes from now on, preceded by the existing objects if send_initial_events is set."""
         options = options or metav1.ListOptions()
         return self._call(ctx, self._action("watch", options=options), lambda: self._watch(ctx, options))
 
@@ -247,7 +251,7 @@ class FakeResourceClient(ResourceClient[T]):
     def create_token(
         self, ctx: golang.Context, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
-        """Answers the request itself; a reactor gives it a token."""
+        """Return the request itself; a reactor can add a token."""
         return self._call(ctx, self._action("create", "token", name=name, obj=request), lambda: codec.deepcopy(request))
 
     def evict(self, ctx: golang.Context, eviction: policyv1.Eviction) -> None:
@@ -263,7 +267,7 @@ class FakeResourceClient(ResourceClient[T]):
         self._call(ctx, self._action("create", "binding", name=binding.metadata.name, obj=binding), assign)
 
     def put(self, obj: T) -> T:
-        """Store it, whatever was there."""
+        """Store the object, and replace an existing one."""
         with self._state.lock:
             stored = _without_type(codec.deepcopy(obj))
             self._state.stamp_locked(stored)
@@ -275,7 +279,7 @@ class FakeResourceClient(ResourceClient[T]):
             return codec.deepcopy(stored)
 
     def take(self, name: str) -> None:
-        """Raises not found."""
+        """Remove the object; raise apierrors.StatusError (not found) if it does not exist."""
         with self._state.lock:
             obj = self._stored_locked(name)
             del self._state.objects[self._key(name, _meta(obj).namespace)]
@@ -340,7 +344,7 @@ class FakeResourceClient(ResourceClient[T]):
                 )
             self._check_version(old, meta.resource_version)
             if subresource == "status":
-                # The metadata goes with it: labels and annotations of a node are sent so.
+                # The metadata is patched too, because the kubelet sends labels and annotations of its node this way.
                 target: Any = codec.deepcopy(old)
                 target.status, target.metadata = patched.status, meta  # type: ignore[attr-defined]
                 patched = target
@@ -432,7 +436,7 @@ class FakeResourceClient(ResourceClient[T]):
 
 
 def _event_for(kind: str, selected: bool, was_selected: bool) -> str:
-    """What a watch with a selector sees of a change; "" for nothing."""
+    """Return the type of the event that a watch with a selector receives for a change, or "" for none."""
     if kind == watch.DELETED:
         return watch.DELETED if was_selected else ""
     if selected:
@@ -457,7 +461,10 @@ def _without_type(obj: T) -> T:
 
 
 def _selected(obj: Any, options: metav1.ListOptions) -> bool:
-    """Whether the field and label selectors take it: terms with =, == and !=, and names of labels alone."""
+    """Report whether the field and label selectors match the object.
+
+    Supported terms are =, ==, != and bare label names.
+    """
     fields = all(_term(term, lambda key: _field(obj, key)) for term in _terms(options.field_selector))
     return fields and all(_term(term, obj.metadata.labels.get) for term in _terms(options.label_selector))
 
@@ -477,7 +484,7 @@ def _term(term: str, value_of: Callable[[str], str | None]) -> bool:
 
 
 def _field(obj: Any, path: str) -> str:
-    """The text of a field given by its path on the wire: spec.nodeName."""
+    """Return a field as text, given its JSON path such as spec.nodeName."""
     value: Any = obj
     for part in path.split("."):
         name = next((f.name for f in msgspec.structs.fields(value) if f.encode_name == part), None)

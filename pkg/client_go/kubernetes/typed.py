@@ -1,4 +1,4 @@
-"""The client of one resource.
+"""Create, read, change, delete and watch the objects of one resource.
 
 Go: k8s.io/client-go/gentype/type.go
 """
@@ -30,18 +30,18 @@ S = TypeVar("S")
 
 @dataclass(slots=True)
 class ResourceList(Generic[T]):
-    """One page of objects, and where the next one begins."""
+    """Hold one page of objects, and the token for the next page."""
 
     metadata: metav1.ListMeta = field(default_factory=metav1.ListMeta)
     items: builtins.list[T] = field(default_factory=builtins.list)
     undecodable: builtins.list[watch.Undecodable] = field(default_factory=builtins.list)
-    """Those that exist and are not among the items, because they could not be decoded."""
+    """These objects exist, but are missing in `items` because they could not be decoded."""
 
 
 class _RawList(msgspec.Struct):
     kind: str = ""
     metadata: metav1.ListMeta = msgspec.field(default_factory=metav1.ListMeta)
-    # None for a list without objects, as Go's servers write it.
+    # Go's servers send null for a list without objects.
     items: builtins.list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -55,8 +55,10 @@ class _RawEvent(msgspec.Struct):
 
 
 class ResourceClient(Generic[T]):
-    """Safe from any thread. Every method raises apierrors.StatusError for what the API server answers, OSError when
-    it cannot be reached, and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
+    """Access one resource of the API server; thread-safe.
+
+    Every method raises apierrors.StatusError for an error of the API server, OSError if the server cannot be reached,
+    and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
     """
 
     def __init__(self, rest_client: rest.RESTClient, resource: Resource[T], namespace: str = "") -> None:
@@ -64,13 +66,13 @@ class ResourceClient(Generic[T]):
         self._resource = resource
         self._namespace = namespace
 
-    # Whether the server is also told by another parameter how long a list or watch may take.
+    # If True, lists and watches also send their time limit as the separate parameter `timeout`.
     _limits_time = True
 
     def without_time_limits(self) -> Self:
-        """The same, but lists and watches tell their time-out only as one of their options.
+        """Return the same client, but its lists and watches send their time limit only as an option.
 
-        So ask the callers of Go's bare REST client, where those of its typed clients say it twice.
+        In Go, callers of the bare REST client do so, whereas typed clients send the limit in both places.
         """
         other = copy.copy(self)
         other._limits_time = False
@@ -80,12 +82,12 @@ class ResourceClient(Generic[T]):
         return self._write(ctx, "POST", self._path(), obj, options, "")
 
     def update(self, ctx: golang.Context, obj: T, options: metav1.UpdateOptions | None = None) -> T:
-        """Raises a conflict if the object carries a resource version that is not the present one."""
+        """Replace the object; raise a conflict if its resource version is not the current one."""
         name = _name_of(obj)
         return self._write(ctx, "PUT", self._path(name), obj, options, name)
 
     def update_status(self, ctx: golang.Context, obj: T, options: metav1.UpdateOptions | None = None) -> T:
-        """As update, of nothing but the status."""
+        """Replace only the object's status; raise a conflict as update does."""
         name = _name_of(obj)
         return self._write(ctx, "PUT", self._path(name, "status"), obj, options, name)
 
@@ -94,9 +96,10 @@ class ResourceClient(Generic[T]):
         return self._decode(self._request(ctx, "GET", path, name=name, params=_params(options)), name)
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> ResourceList[T]:
-        """An object that cannot be decoded is logged, and is among `undecodable`.
+        """Return the objects.
 
-        Raises codec.DecodeError for an answer that is no list of the resource.
+        An object that cannot be decoded is logged and added to `undecodable`. Raise codec.DecodeError if the response
+        is not a list of the resource.
         """
         timeout = self._timeout_of(options)
         params = _with_timeout(_params(options), timeout)
@@ -112,9 +115,10 @@ class ResourceClient(Generic[T]):
         return page
 
     def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> watch.Interface[T]:
-        """Ends when ctx does, when it is stopped, and when the server ends it.
+        """Start a watch, which ends with ctx, when it is stopped, or when the server ends it.
 
-        An object that cannot be decoded is logged, and comes as a watch.Undecodable. Raises golang.ThreadError too.
+        An object that cannot be decoded is logged, and arrives as a watch.Undecodable. Raise golang.ThreadError if no
+        thread can start.
         """
         options = msgspec.structs.replace(options or metav1.ListOptions(), watch=True)
         params = _with_timeout(_params(options), self._timeout_of(options))
@@ -159,26 +163,27 @@ class ResourceClient(Generic[T]):
         body = codec.encode_json(_delete_options(options))
         self._request(ctx, "DELETE", self._path(), params=params, body=body, timeout=timeout)
 
-    # Go: k8s.io/client-go/kubernetes/typed/*/*_expansion.go and methods of single resources
+    # The following methods serve single resources. Go: k8s.io/client-go/kubernetes/typed/*/*_expansion.go and methods
+    # of single resources
 
     def create_token(
         self, ctx: golang.Context, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
-        """A token of the service account."""
+        """Return a token for the service account."""
         return self._create_subresource(ctx, name, "token", request, authenticationv1.TokenRequest)
 
     def evict(self, ctx: golang.Context, eviction: policyv1.Eviction) -> None:
-        """Delete the pod if its disruption budgets allow."""
+        """Delete the pod if its disruption budgets allow it."""
         eviction = _with_type(eviction, "policy/v1", "Eviction")
         self._create_subresource(ctx, eviction.metadata.name, "eviction", eviction, None)
 
     def bind(self, ctx: golang.Context, binding: v1.Binding) -> None:
-        """Schedule the pod."""
+        """Assign the pod to a node."""
         binding = _with_type(binding, "v1", "Binding")
         self._create_subresource(ctx, binding.metadata.name, "binding", binding, None)
 
     def update_approval(self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None) -> T:
-        """Approve or deny the certificate signing request by its conditions."""
+        """Approve or deny the certificate signing request with its conditions."""
         return self._write(ctx, "PUT", self._path(_required(name), "approval"), obj, options, name)
 
     def _create_subresource(
@@ -229,13 +234,14 @@ class ResourceClient(Generic[T]):
         return self._resource.path(self._namespace, name, *subresources)
 
     def _decode(self, data: bytes, name: str, generated: bool = False) -> T:
-        """The object of this name; if that is empty, one without a name, or of a name that the server generated.
+        """Return the object, and require this name.
 
-        Raises watch.UndecodableError, and apierrors.StatusError for a refusal in place of the object.
+        With an empty name, the object must be nameless or have a name that the server generated. Raise
+        watch.UndecodableError, and apierrors.StatusError for an error in place of the object.
 
-        DIVERGES (safer): an answer that is another object than the one asked for is an error.
-        Go: k8s.io/client-go/rest/request.go, Result.Into: any object is taken, an empty one too.
-        Why: the kubelet would conclude that the node has no uid, or that a pod has no containers.
+        DIVERGES (safer): a response that holds another object than the requested one is an error.
+        Go: k8s.io/client-go/rest/request.go, Result.Into: the Go kubelet accepts any object, even an empty one.
+        Why: the kubelet would conclude that the node has no UID, or that a pod has no containers.
         Test: typed_test.py:test_answer_that_is_not_the_object
         """
         partial = None
@@ -254,22 +260,25 @@ class ResourceClient(Generic[T]):
         raise watch.UndecodableError(fault, partial)
 
     def _decode_list(self, data: bytes) -> _RawList:
-        """Raises codec.DecodeError, and apierrors.StatusError for a refusal in place of the list.
+        """Return the list; raise codec.DecodeError, and apierrors.StatusError for an error in place of the list.
 
-        DIVERGES (safer): an answer that is no list, or has no items, is an error.
-        Go: k8s.io/client-go/rest/request.go, Result.Into: it is taken for an empty list.
-        Why: an empty list of pods would end all pods of the node.
+        DIVERGES (safer): a response that is not a list, or has no items, is an error.
+        Go: k8s.io/client-go/rest/request.go, Result.Into: the Go kubelet treats it as an empty list.
+        Why: an empty list of pods would terminate all pods of the node.
         Test: typed_test.py:test_answer_that_is_no_list
         """
         raw = _decode_json(data, _RawList)
         if raw.kind not in ("", f"{self._resource.kind}List") or raw.items is msgspec.UNSET:
             _raise_refusal(data)
-            raise codec.DecodeError(f"the answer is no list of {self._resource.qualified_name}: kind {raw.kind!r}")
+            raise codec.DecodeError(f"the response is not a list of {self._resource.qualified_name}: kind {raw.kind!r}")
         return raw
 
 
 class _WatchDecoder(Generic[T]):
-    """Events from lines of JSON. Go: k8s.io/client-go/rest/watch/decoder.go"""
+    """Decode events from lines of JSON.
+
+    Go: k8s.io/client-go/rest/watch/decoder.go
+    """
 
     def __init__(self, stream: rest.Stream, resource: Resource[T]) -> None:
         self._stream = stream
@@ -304,7 +313,7 @@ class _Reporter:
 
 
 def _params(options: object) -> dict[str, Any]:
-    """Query parameters of the options that are set."""
+    """Return the query parameters for the options that are set."""
     return {} if options is None else dict(codec.to_builtins(options))
 
 
@@ -329,21 +338,25 @@ def _delete_options(options: metav1.DeleteOptions | None) -> metav1.DeleteOption
 
 
 def _with_type(obj: T, api_version: str, kind: str) -> T:
-    """The object, saying what it is: it may have come out of a list, where the list says so."""
+    """Return the object with its API version and kind, which items of a list lack."""
     if getattr(obj, "kind", kind) == kind and getattr(obj, "api_version", api_version) == api_version:
         return obj
     return msgspec.structs.replace(obj, api_version=api_version, kind=kind)  # type: ignore[type-var]
 
 
 def _without_type(obj: T) -> T:
-    """As typed clients do it in Go, so that an object from a list equals the same one from a watch."""
+    """Remove the API version and kind, so that an object from a list equals the same one from a watch.
+
+    Go's typed clients do the same.
+    """
     obj.api_version = obj.kind = ""  # type: ignore[attr-defined]
     return obj
 
 
 def _decode_json(data: bytes, type_: type[S]) -> S:
-    """As codec.decode_json, for an answer that may hold in a field of no type what Go does not look into: what is
-    nested too deeply to be decoded, or is no text.
+    """Decode JSON as codec.decode_json does, but tolerate more in untyped fields.
+
+    Go does not look into such fields, so they may hold data that is nested too deeply to be decoded, or invalid UTF-8.
     """
     try:
         return codec.decode_json(data, type_)
@@ -365,22 +378,25 @@ def _decode_item(resource: Resource[T], item: msgspec.Raw, named: bool = True) -
         return _without_type(obj)
     except codec.DecodeError as err:
         which = _identity(resource, bytes(item))
-        klog.error_s(err, "Unable to decode an object, leaving it out", kind=resource.kind, object=which.key)
+        klog.error_s(err, "Failed to decode an object, skipping it", kind=resource.kind, object=which.key)
         return which
 
 
 def _fault_of(obj: Any, kind: str, name: str, named: bool) -> str:
-    """Why the object is not the one of this kind and name; "" if it is. With an empty name any will do, if `named`."""
+    """Return why the object is not the one of this kind and name, or "" if it is.
+
+    With an empty name, any name is accepted, and `named` says whether the object must have one.
+    """
     found: str = obj.metadata.name
     if kind and obj.kind not in ("", kind):
-        return f"the answer is a {obj.kind}, not a {kind}"
+        return f"the response is of kind {obj.kind}, not {kind}"
     if (name and found != name) or (named and not found):
-        return f"the answer is an object of the name {found!r}, not {name!r}"
+        return f"the response is an object named {found!r}, not {name!r}"
     return ""
 
 
 def _raise_refusal(data: bytes) -> None:
-    """Raise apierrors.StatusError for a refusal that came with the code of a success.
+    """Raise apierrors.StatusError for an error that the server sent with a success code.
 
     Go: k8s.io/client-go/rest/request.go, Result.Into
     """
@@ -393,7 +409,7 @@ def _raise_refusal(data: bytes) -> None:
 
 
 def _identity(resource: Resource[Any], item: bytes) -> watch.Undecodable:
-    """Which object it is that has a fault somewhere."""
+    """Identify an object that cannot be decoded in full."""
     partial = _partial(resource, item)
     if partial is None:
         return watch.Undecodable("", "", "")
@@ -402,7 +418,7 @@ def _identity(resource: Resource[Any], item: bytes) -> watch.Undecodable:
 
 
 def _partial(resource: Resource[T], item: bytes) -> T | None:
-    """What can be decoded of an object that has a fault somewhere, None if nothing can be."""
+    """Return the decodable part of an invalid object, or None if nothing can be decoded."""
     try:
         return _without_type(codec.salvage(_readable(item), resource.type))
     except codec.DecodeError:

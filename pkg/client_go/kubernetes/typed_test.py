@@ -218,7 +218,7 @@ def test_object_without_a_name() -> None:
 def test_answer_that_is_no_list(body: bytes) -> None:
     with testing.serve(lambda request: request.answer(body=body)) as server:
         client = clientset(server)
-        with pytest.raises(codec.DecodeError, match="no list of pods"):
+        with pytest.raises(codec.DecodeError, match="not a list of pods"):
             client.core_v1.pods("n").list(CTX)
         client.close()
 

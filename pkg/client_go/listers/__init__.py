@@ -1,4 +1,4 @@
-"""Typed readers of what informers have stored. They answer from memory and never ask the API server.
+"""Read objects from the stores of informers, without requests to the API server.
 
 Go: k8s.io/client-go/listers
 """

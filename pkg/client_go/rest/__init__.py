@@ -1,4 +1,4 @@
-"""HTTP to the API server: who we are, how often we may ask, what its errors mean.
+"""Send HTTP requests to the API server: credentials, rate limits, retries and errors.
 
 Go: k8s.io/client-go/rest
 """

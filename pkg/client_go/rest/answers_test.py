@@ -148,7 +148,7 @@ def test_answer_that_switches_protocols_is_none() -> None:
         connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
         freeze(connection)
 
-    with testing.serve_raw(handle) as url, pytest.raises(rest.TransportError, match="switches protocols"):
+    with testing.serve_raw(handle) as url, pytest.raises(rest.TransportError, match="switched protocols unasked"):
         get(url)
 
 

@@ -1,4 +1,4 @@
-"""Requests to one API server.
+"""Send requests to one API server.
 
 Go: k8s.io/client-go/rest/client.go, request.go, transport.go, net/http/client.go
 """
@@ -34,36 +34,38 @@ from pkg.golang import http as http_
 
 _CHUNK = 1 << 16
 
-# Seconds that one try of a request may take once it has its connection. An API server gives up on a request after 60 s
-# (its --request-timeout), so that whoever says nothing for longer is dead, or frozen behind a proxy that is not.
+# The time, in seconds, that one attempt of a request may take once it has its connection. An API server gives up on a
+# request after 60 s (its --request-timeout). A server that is silent for longer is dead, or hangs behind a proxy that
+# still answers.
 ATTEMPT_TIMEOUT = 75.0
-# Seconds that a watch may be silent. An API server sends a bookmark each minute; where one does not, the watch goes on
-# from the version that it has reached, at the cost of a request.
+# The time, in seconds, that a watch may be silent. An API server sends a bookmark each minute. If a server sends none,
+# the watch is restarted at the version that it has reached, which costs one request.
 WATCH_IDLE_TIMEOUT = 150.0
 
-# Bytes of an answer, also after decompression, and of one event of a watch.
+# The maximum size of a response in bytes, also after decompression, and of one event of a watch.
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_EVENT_BYTES = 16 << 20
-# Bytes of an answer that is an error: it goes into messages and logs.
+# The maximum size of an error response in bytes. Such a response goes into messages and logs.
 MAX_REFUSAL_BYTES = 3 << 20
-# Bytes of an answer that is read only to use its connection again.
+# The maximum size, in bytes, of a response that is read only to reuse its connection.
 MAX_DISCARDED_BYTES = 2 << 10
 
-# What is raised for an answer that ends too early or cannot be understood. AttributeError is how http.client takes it
-# that the socket goes while it reads.
+# The exceptions for a response that is truncated or cannot be parsed. http.client raises AttributeError if another
+# thread closes the socket while it reads.
 _BROKEN_ANSWER = (OSError, EOFError, ValueError, AttributeError, zlib.error, http.client.HTTPException)
 
-# Seconds of waiting for one's turn that are worth a line in the log, and those that are worth one at any verbosity.
+# A wait for the rate limiter longer than this time (in seconds) is logged at verbosity 3; one longer than the second
+# time is logged at every verbosity.
 _LONG_THROTTLE_LATENCY = 0.05
 _EXTRA_LONG_THROTTLE_LATENCY = 1.0
 
 
 @dataclass(slots=True)
 class _Call:
-    """One request, whatever number of tries it takes."""
+    """Describe one request, which may take several attempts."""
 
     verb: str
-    target: str  # path and query
+    target: str  # The path and the query.
     headers: dict[str, str | list[str]]
     body: bytes | None
     resource: str
@@ -71,7 +73,10 @@ class _Call:
 
 
 class Stream:
-    """An answer that is read as it comes, line by line. One thread reads; close may come from any."""
+    """Read a response line by line as it arrives.
+
+    One thread reads; any thread may call close.
+    """
 
     def __init__(
         self, connection: transport.Connection, response: http.client.HTTPResponse, forget: Callable[[], object]
@@ -80,14 +85,14 @@ class Stream:
         self._response = response
         self._forget = forget
         self._buffer = b""
-        self._lock = threading.Lock()  # guards _closed, _reading
+        self._lock = threading.Lock()  # The lock guards _closed and _reading.
         self._closed = False
         self._reading = False
 
     def readline(self) -> bytes | None:
-        """The next line that is not empty, waited for; None at the end or once closed.
+        """Wait for the next line that is not empty, and return it, or None at the end and after close.
 
-        Raises OSError if the connection breaks or is silent for too long, ValueError for a line that is too long.
+        Raise OSError if the connection breaks or is silent for too long, and ValueError for a line that is too long.
         """
         parts, size = [self._buffer], len(self._buffer)
         while True:
@@ -108,7 +113,7 @@ class Stream:
             size += len(chunk)
 
     def close(self) -> None:
-        """End it: a readline that waits returns at once."""
+        """Close the stream; a waiting readline returns at once."""
         with self._lock:
             if self._closed:
                 return
@@ -135,7 +140,7 @@ class Stream:
             with self._lock:
                 self._reading = False
                 closed = self._closed
-            if closed:  # by another thread, which left this to us
+            if closed:  # The thread that called close left the clean-up to this one.
                 self._dispose()
 
     def _dispose(self) -> None:
@@ -144,14 +149,17 @@ class Stream:
 
 
 class RESTClient:
-    """Safe from any thread. Has its own connections and rate limiter."""
+    """Send requests over a connection pool and a rate limiter of its own.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError or OSError that names what in the config cannot be used."""
+        """Raise ValueError or OSError that names the unusable part of the config."""
         self._config = config
         self._tracer = config.tracer_provider.tracer("k8s.io/client-go/rest")
         self._url = url_utils.default_server_url(config)
-        # Without user and password: it is for messages and metrics.
+        # This is the host and port without user and password, for messages and metrics.
         self._netloc = self._url.netloc.rpartition("@")[2]
         self._proxy = url_utils.proxy(config, self._url)
         self._authenticator = get_authenticator(config)
@@ -160,11 +168,11 @@ class RESTClient:
             get_cert = self._authenticator.cert
         self._contexts = transport.TLSContexts(tls, get_cert) if self._url.scheme == "https" else None
         if self._contexts is not None and self._authenticator is None:
-            self._contexts.current()  # so that bad files are found now
+            self._contexts.current()  # This call finds unreadable or invalid files now.
         self._tracker = config.connections or transport.ConnectionTracker()
         self._pool = transport.ConnectionPool(self._url, tls.server_name, self._proxy, self._tracker)
         self._rate_limiter = _rate_limiter(config)
-        # By resource; full while a request for it waits for the limiter.
+        # A channel for each resource. It is full while a request for the resource waits for the limiter.
         self._turns: dict[str, golang.Channel[None]] = {}
         self._tokens = (
             transport.CachingTokenSource(config.bearer_token_file, config.bearer_token)
@@ -176,7 +184,7 @@ class RESTClient:
 
     @property
     def host(self) -> str:
-        """host:port of the server."""
+        """Return host:port of the server."""
         return self._netloc
 
     def request(
@@ -192,9 +200,10 @@ class RESTClient:
         resource: str = "",
         name: str = "",
     ) -> bytes:
-        """The body of the answer. `timeout` in seconds replaces the config's; resource and name are for errors.
+        """Send a request and return the body of the response.
 
-        Raises apierrors.StatusError if the server refuses, TransportError (an OSError) if it does not answer,
+        `timeout`, in seconds, replaces the config's; `resource` and `name` are for error messages. Raise
+        apierrors.StatusError if the server refuses the request, TransportError (an OSError) if it does not respond, and
         ctx.err() once ctx is done.
         """
         seconds = self._config.timeout if timeout is None else timeout
@@ -225,8 +234,9 @@ class RESTClient:
         name: str = "",
         watch: bool = False,
     ) -> Stream:
-        """The answer as it comes, until ctx ends or it is closed; on a connection of its own. Watches are not
-        throttled. Raises as request does.
+        """Send a request and return the response as a stream, which ends with ctx or with close.
+
+        The stream has a connection of its own. Watches are not throttled. Raise the same exceptions as request.
         """
         call = self._call(verb, path, params, None, "", resource, name)
         call.headers["Accept-Encoding"] = "identity"
@@ -262,7 +272,10 @@ class RESTClient:
         return _Call(verb, target, headers, body, resource, name)
 
     def _read(self, outer: golang.Context, ctx: golang.Context, call: _Call) -> bytes:
-        """All of the answer. `outer` is the caller's context, `ctx` the same with the request's own time limit."""
+        """Return the whole body of the response.
+
+        `outer` is the caller's context; `ctx` adds the request's own time limit.
+        """
         connection, response, forget = self._attempts(outer, ctx, call)
         with self._reading(outer, call, connection, response, forget), self._until_lost(ctx):
             limit = MAX_RESPONSE_BYTES if response.status in range(200, 300) else MAX_REFUSAL_BYTES
@@ -281,7 +294,10 @@ class RESTClient:
         response: http.client.HTTPResponse,
         forget: Callable[[], object],
     ) -> Iterator[None]:
-        """Keeps the connection if the answer was read to its end in time, and else closes it."""
+        """Read a response within this context manager.
+
+        At the end, keep the connection if the response was read to its end in time, and close it otherwise.
+        """
         try:
             yield
         except _BROKEN_ANSWER as err:
@@ -301,7 +317,10 @@ class RESTClient:
     def _attempts(
         self, outer: golang.Context, ctx: golang.Context, call: _Call
     ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
-        """Try until there is an answer that is final; the caller reads it and then calls the function."""
+        """Repeat the request until a response is final.
+
+        The caller reads the response, and then calls the returned function.
+        """
         retry = WithRetry()
         renewed = False
         while True:
@@ -338,7 +357,10 @@ class RESTClient:
     def _attempt(
         self, ctx: golang.Context, call: _Call
     ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
-        """One answer, its body not yet read. A read that finds its kept connection closed gets a new one."""
+        """Return one response, with its body still unread.
+
+        A GET whose kept-alive connection turns out to be closed is repeated on a new connection.
+        """
         attributes = {
             "http.request.method": call.verb,
             "url.full": self._full_url(call),
@@ -387,19 +409,19 @@ class RESTClient:
 
     @contextmanager
     def _until_lost(self, ctx: golang.Context) -> Iterator[None]:
-        """Raises ConnectionLostError for a TimeoutError that is not because of the context's deadline."""
+        """Turn a TimeoutError that the context's deadline did not cause into ConnectionLostError."""
         try:
             yield
         except TimeoutError as err:
             if ctx.err() is not None:
                 raise
-            # The idle ones most likely lead to the same server.
+            # The idle connections most likely lead to the same server.
             self._pool.close_idle()
-            message = f"http: client connection lost: no answer within {ATTEMPT_TIMEOUT:g}s"
+            message = f"http: client connection lost: no response within {ATTEMPT_TIMEOUT:g}s"
             raise transport.ConnectionLostError(message) from err
 
     def _authorize(self, call: _Call) -> None:
-        """Raises OSError or ValueError if the token cannot be got."""
+        """Add the bearer token to the request; raise OSError or ValueError if no token is available."""
         if self._tokens is not None:
             call.headers["Authorization"] = f"Bearer {self._tokens.token()}"
         elif self._authenticator is not None and "Authorization" not in self._headers:
@@ -408,7 +430,7 @@ class RESTClient:
                 call.headers["Authorization"] = f"Bearer {token}"
 
     def _renew(self, call: _Call) -> bool:
-        """The server does not know us: get new credentials if there is a way. Returns whether they are others."""
+        """Get new credentials after a 401, if possible, and return whether they differ from the old ones."""
         old = str(call.headers.get("Authorization", "")).removeprefix("Bearer ")
         try:
             if self._tokens is not None:
@@ -421,14 +443,14 @@ class RESTClient:
         return False
 
     def _throttle(self, ctx: golang.Context, call: _Call, reason: str = "") -> None:
-        """Wait until the limiter lets the request through.
+        """Wait until the rate limiter lets the request through.
 
-        DIVERGES (safer): requests for one resource have a line of their own, of which the first alone waits for the
+        DIVERGES (safer): requests for one resource queue separately, and only the first of them waits for the rate
         limiter.
         Go: k8s.io/client-go/rest/request.go, (*Request).tryThrottleWithInfo: all requests wait for the limiter in one
-        line.
-        Why: the API server is asked for each of a pod's many secrets and each wrong token that a client shows; all
-        other requests would wait for longer than their time limits.
+        queue.
+        Why: the kubelet may request many secrets for one pod, and a review for each wrong token that a client shows.
+        All other requests would wait for longer than their time limits.
         Test: client_test.py:test_requests_for_one_resource_hold_up_those_for_no_other
         """
         if self._rate_limiter is None:
@@ -460,7 +482,7 @@ class RESTClient:
         self._throttle(ctx, call, f"retries: {retry.attempts}, retry-after: {seconds}s")
 
     def _failure(self, outer: golang.Context, call: _Call, err: Exception, previous: Exception | None) -> Exception:
-        """What the caller gets: the end of its context comes first."""
+        """Return the exception for the caller; the end of the caller's context takes precedence."""
         if (done := outer.err()) is not None:
             return done
         if isinstance(err, transport.TransportError):
@@ -474,9 +496,9 @@ class RESTClient:
             call.verb, call.resource, call.name, response.status, content_type, body, retry_after
         )
         if response.status == 401:
-            # DIVERGES (safer): the error for a 401 names the request, and the credentials that it was sent with.
-            # Go: k8s.io/client-go/rest/request.go, (*Request).transformResponse: the error is what the server says,
-            # which is no more than "Unauthorized".
+            # DIVERGES (safer): the error for a 401 names the request and the credentials that it was sent with.
+            # Go: k8s.io/client-go/rest/request.go, (*Request).transformResponse: the error is the server's message,
+            # which is only "Unauthorized".
             # Why: the operator learns which file or certificate to replace.
             # Test: client_test.py:test_who_is_not_known_to_the_server_is_told_with_what,
             # client_test.py:test_whose_certificate_is_not_known_to_the_server_is_told
@@ -486,7 +508,7 @@ class RESTClient:
         return err
 
     def _credentials(self, call: _Call) -> str:
-        """What a request was sent with, in words."""
+        """Describe the credentials of a request in words."""
         if self._config.bearer_token_file:
             return f"the token in {self._config.bearer_token_file}"
         authorization = str(call.headers.get("Authorization", ""))
@@ -513,13 +535,16 @@ def _send(connection: transport.Connection, call: _Call, target: str) -> None:
 
 
 def _deadline(ctx: golang.Context) -> float:
-    """When the context ends, by time.monotonic; infinity if it has no deadline."""
+    """Return when the context ends, by time.monotonic, or infinity if it has no deadline."""
     remaining = ctx.remaining()
     return math.inf if remaining is None else monotonic() + remaining
 
 
 def _discard(response: http.client.HTTPResponse) -> None:
-    """Read a short answer to its end; a connection whose answer has no end yet is closed."""
+    """Read a short response to its end, so that its connection can be reused.
+
+    A longer response, or one of unknown length, is left unread, and its connection is closed.
+    """
     if response.length is not None and response.length <= MAX_DISCARDED_BYTES:
         while response.read1(MAX_DISCARDED_BYTES):
             pass

@@ -409,7 +409,7 @@ def test_who_is_not_known_to_the_server_is_told_with_what(fields: dict[str, Any]
     assert str(caught.value).endswith(f': Get "{server.url}/api": the server does not accept {credentials}')
 
 
-@pytest.mark.parametrize(("days", "ended"), [(1, "is valid until"), (-1, "ended")])
+@pytest.mark.parametrize(("days", "ended"), [(1, "is valid until"), (-1, "expired on")])
 def test_whose_certificate_is_not_known_to_the_server_is_told(tmp_path: Path, days: int, ended: str) -> None:
     mine = testing.new_pair("node", CA, days=days)
     with testing.serve(lambda request: request.answer(401), SERVER, path=tmp_path) as server:

@@ -1,4 +1,4 @@
-"""Everything that it takes to talk to an API server.
+"""Describe everything that a client needs to talk to an API server.
 
 Go: k8s.io/client-go/rest/config.go
 """
@@ -26,7 +26,7 @@ DEFAULT_BURST = 10
 
 @dataclass(slots=True)
 class ImpersonationConfig:
-    """Whom to act as."""
+    """Describe the user to impersonate."""
 
     user_name: str = ""
     uid: str = ""
@@ -36,41 +36,47 @@ class ImpersonationConfig:
 
 @dataclass(slots=True)
 class Config:
-    """How to reach an API server and as whom. Not to be changed once a client has been made of it."""
+    """Describe how to reach an API server and which credentials to use.
+
+    The config must not change once a client uses it.
+    """
 
     host: str = ""
-    """URL of the server, or host:port."""
+    """`host` is the URL of the server, or host:port."""
     api_path: str = ""
     bearer_token: str = field(default="", repr=False)
     bearer_token_file: str = ""
-    """Read again every minute; wins over bearer_token once it could be read."""
+    """The client reads this file again every minute. Once the file has been read, its token replaces bearer_token."""
     username: str = ""
     password: str = field(default="", repr=False)
     impersonate: ImpersonationConfig = field(default_factory=ImpersonationConfig)
     tls_client_config: TLSClientConfig = field(default_factory=TLSClientConfig)
     user_agent: str = ""
     qps: float = 0.0
-    """Requests a second on average: 0 means 5, a negative number no limit."""
+    """`qps` is the average number of requests per second: 0 means 5, and a negative number means no limit."""
     burst: int = 0
-    """Requests at once: 0 means 10."""
+    """`burst` is the number of requests that may be sent at once: 0 means 10."""
     rate_limiter: flowcontrol.RateLimiter | None = None
-    """Used instead of one made of qps and burst."""
+    """This limiter is used instead of one with qps and burst."""
     timeout: float = 0.0
-    """Seconds that a request may take in all, watches aside; 0 for no limit."""
+    """`timeout` is the time, in seconds, that a request other than a watch may take; 0 means no limit."""
     proxy_url: str = ""
     disable_compression: bool = False
     exec_provider: clientcmdapi.ExecConfig | None = None
     get_cert: Callable[[], transport.ClientCertificate | None] | None = None
-    """Asked before each request; another certificate than before is used by connections opened from then on."""
+    """The client calls this function before each request. New connections use the returned certificate."""
     connections: transport.ConnectionTracker | None = None
-    """Knows all connections of clients made of this config and its copies, and can close them."""
+    """The tracker knows all connections of clients with this config and its copies, and can close them."""
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
     warning_handler: Callable[[int, str, str], None] | None = None
-    """Gets code, agent and text of each warning that the server sends; None logs each text once."""
+    """The handler receives code, agent and text of each warning that the server sends. None logs each text once."""
 
 
 def copy_config(config: Config) -> Config:
-    """A copy that can be changed without changing the original; limiter and tracker are shared."""
+    """Return a copy that can be changed without changing the original.
+
+    Both share the rate limiter and the connection tracker.
+    """
     return dataclasses.replace(
         config,
         tls_client_config=dataclasses.replace(config.tls_client_config),
@@ -79,7 +85,7 @@ def copy_config(config: Config) -> Config:
 
 
 def anonymous_client_config(config: Config) -> Config:
-    """A copy that knows the server and no credentials."""
+    """Return a copy that knows the server but has no credentials."""
     tls = config.tls_client_config
     return Config(
         host=config.host,
@@ -99,7 +105,7 @@ def anonymous_client_config(config: Config) -> Config:
 
 
 def default_kubernetes_user_agent() -> str:
-    """As Go's clients call themselves: program/version (system/machine) kubernetes/commit."""
+    """Return the user agent in the form of Go's clients: program/version (system/machine) kubernetes/commit."""
     info = version.get()
     program = os.path.basename(sys.argv[0] or "unknown").removesuffix(".py")
     if program in ("__main__", "-c", "-m"):

@@ -1,4 +1,4 @@
-"""Credentials from the program that a configuration names.
+"""Get credentials from the program that a configuration names.
 
 Go: k8s.io/client-go/rest/exec.go, transport.go
 """
@@ -16,21 +16,26 @@ if TYPE_CHECKING:
 
 
 def get_authenticator(config: Config) -> Authenticator | None:
-    """Who runs the configuration's program; None if there is none, or if other credentials in it win.
+    """Return an authenticator that runs the configured program.
 
-    Raises ValueError or OSError if the program's configuration, or what the program is to be told, cannot be used.
+    Return None if no program is configured or if other credentials take precedence. Raise ValueError or OSError if the
+    program's configuration, or the cluster information for the program, cannot be used.
     """
     tls = config.tls_client_config
     others = (config.bearer_token, config.bearer_token_file, config.username, tls.cert_data, tls.cert_file)
     if config.exec_provider is None or any(others):
         return None
-    from pkg.client_go.plugin.pkg.client.auth.exec import Authenticator  # rarely needed
+    # The import is lazy because few kubelets use exec plugins.
+    from pkg.client_go.plugin.pkg.client.auth.exec import Authenticator
 
     return Authenticator(config.exec_provider, config_to_exec_cluster(config))
 
 
 def config_to_exec_cluster(config: Config) -> dict[str, Any]:
-    """What a program that asks for it is told of the cluster. Raises OSError when the file of the CA cannot be read."""
+    """Return the cluster information for programs that ask for it.
+
+    Raise OSError when the CA file cannot be read.
+    """
     tls = config.tls_client_config
     ca_data = tls.ca_data or (Path(tls.ca_file).read_bytes() if tls.ca_file else b"")
     cluster = {

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, in words.
+"""Build queries, and describe failed requests in words.
 
 Go: k8s.io/client-go/rest/request.go, and the errors that it returns, of net, net/url, crypto/tls
 """
@@ -19,17 +19,17 @@ from pkg.apimachinery.runtime import codec
 from pkg.client_go import transport
 from pkg.golang import net
 
-# How much of an answer that cannot be understood an error shows.
+# An error shows at most this much of a response that cannot be parsed.
 _MAX_TEXT_BYTES = 2048
 _MAX_LINE = 80
 
 
 class RequestTimeoutError(transport.TransportError, TimeoutError):
-    """The server did not answer in the time that the request had."""
+    """Signal that the server did not respond within the request's time limit."""
 
 
 def query(params: dict[str, Any] | None) -> str:
-    """Sorted by key, as Go does it."""
+    """Return the encoded query, with its parameters sorted by key as in Go."""
     pairs: list[tuple[str, str]] = []
     for key, value in sorted((params or {}).items()):
         for one in value if isinstance(value, list) else [value]:
@@ -38,14 +38,14 @@ def query(params: dict[str, Any] | None) -> str:
 
 
 def is_valid_path_segment_name(name: str) -> list[str]:
-    """Why the name cannot be one part of a path; empty if it can."""
+    """Return why the name cannot be one segment of a path, or an empty list if it can."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{illegal}'" for illegal in "/%" if illegal in name]
 
 
 def go_duration(seconds: float) -> str:
-    """As Go writes it: 7m13s."""
+    """Return the duration in Go's form: 7m13s."""
     if seconds != int(seconds):
         return f"{seconds:g}s" if seconds < 60 else f"{int(seconds // 60)}m{seconds % 60:g}s"
     minutes, rest = divmod(int(seconds), 60)
@@ -56,7 +56,7 @@ def go_duration(seconds: float) -> str:
 
 
 def transport_error(verb: str, url: str, err: Exception, previous: Exception | None = None) -> transport.TransportError:
-    """The error that a failed connection is told by: `Get "https://…": connection refused`."""
+    """Return the error for a failed connection: `Get "https://…": connection refused`."""
     text = f'{verb.capitalize()} "{url}": {describe(err)}'
     if previous is not None and describe(previous) != describe(err):
         text += f" - error from a previous attempt: {describe(previous)}"
@@ -66,7 +66,7 @@ def transport_error(verb: str, url: str, err: Exception, previous: Exception | N
 
 
 def describe(err: Exception) -> str:
-    """One line, in the words of Go's libraries where those are known."""
+    """Return a one-line description of the error, in the words of Go's libraries where they have any."""
     match err:
         case ssl.SSLCertVerificationError():
             return f"tls: failed to verify certificate: x509: {_certificate_fault(err)}"
@@ -90,7 +90,7 @@ def describe(err: Exception) -> str:
         case ConnectionRefusedError():
             return "dial tcp: connect: connection refused"
         case TimeoutError():
-            return "context deadline exceeded (no answer in time)"
+            return "context deadline exceeded (no response in time)"
         case OSError() if err.strerror and not isinstance(err, transport.TransportError):
             where = f": {err.filename}" if err.filename else ""
             return f"{err.strerror}{where}".lower() if not where else f"{err.strerror}{where}"
@@ -111,7 +111,7 @@ def _certificate_fault(err: ssl.SSLCertVerificationError) -> str:
 def status_error(
     verb: str, resource: str, name: str, code: int, content_type: str, body: bytes, retry_after: int
 ) -> apierrors.StatusError:
-    """The error of an answer that is none of success: the Status in it, or else what the code means."""
+    """Return the error for an unsuccessful response: the Status in its body, or else the meaning of its code."""
     try:
         status = codec.decode_json(body, metav1.Status)
         if status.kind == "Status" and status.status != "Success":

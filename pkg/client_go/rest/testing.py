@@ -1,4 +1,4 @@
-"""A small HTTP(S) server that answers as a test says, and certificates for it."""
+"""Run small HTTP(S) servers with responses and certificates chosen by the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pkg import golang
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, as PEM and as objects."""
+    """Hold a certificate and its key, as PEM data and as objects."""
 
     cert: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -39,9 +39,10 @@ class Pair:
 
 
 def new_pair(name: str, issuer: Pair | None = None, days: int = 1, names: tuple[str, ...] | None = ()) -> Pair:
-    """A certificate that ends in `days` days (negative: that has ended), an authority's if it has no issuer.
+    """Return a certificate that expires in `days` days, or has expired if `days` is negative.
 
-    It is for `names`, by default for 127.0.0.1. With None it has no extension that says so.
+    Without an issuer the result is a certificate authority. The certificate is for `names`, by default for 127.0.0.1.
+    With names=None it has no SubjectAlternativeName extension.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
@@ -65,18 +66,18 @@ def new_pair(name: str, issuer: Pair | None = None, days: int = 1, names: tuple[
 
 @dataclass
 class Request:
-    """What the server was asked."""
+    """Represent one request that the server received."""
 
     verb: str
     uri: str
     headers: dict[str, str]
     body: bytes
     peer: str
-    """The common name of the client's certificate, "" without one."""
+    """`peer` is the common name of the client's certificate, or "" without one."""
     handler: BaseHTTPRequestHandler = field(repr=False)
 
     def answer(self, code: int = 200, body: bytes = b"{}", **headers: str) -> None:
-        """Send an answer; `Retry_After="1"` is a header."""
+        """Send a response; `Retry_After="1"` adds a header."""
         self.handler.send_response(code)
         for name, value in {"Content_Type": "application/json", **headers}.items():
             self.handler.send_header(name.replace("_", "-"), value)
@@ -90,14 +91,14 @@ class Request:
         self.handler.end_headers()
 
     def send_chunk(self, data: bytes) -> None:
-        """Without data the stream ends."""
+        """Send one chunk; an empty one ends the stream."""
         self.handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.handler.wfile.flush()
 
 
 @dataclass
 class Server:
-    """Runs in the with statement of `serve`."""
+    """Describe a server that runs within the with statement of `serve`."""
 
     url: str
     requests: list[Request]
@@ -107,7 +108,11 @@ class Server:
 def serve(
     answer: Callable[[Request], None], pair: Pair | None = None, client_ca: Pair | None = None, path: Path | None = None
 ) -> Iterator[Server]:
-    """With a pair it speaks TLS, and with client_ca it wants a certificate of that authority; path is for files."""
+    """Run a server.
+
+    With a pair the server speaks TLS. With client_ca it requires a certificate of that authority. `path` is a directory
+    for files.
+    """
     requests: list[Request] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -159,9 +164,10 @@ def serve(
 
 @contextmanager
 def serve_raw(handle: Callable[[socket.socket, int], object]) -> Iterator[str]:
-    """The URL of a server that hands each connection, with its number, to a thread of its own.
+    """Run a server that handles each connection in a thread of its own, and yield its URL.
 
-    A connection ends when `handle` returns, or at the end of the with statement.
+    `handle` receives the connection and its number. A connection ends when `handle` returns, or at the end of the with
+    statement.
     """
     connections: list[socket.socket] = []
     threads: list[threading.Thread] = []
@@ -195,7 +201,7 @@ def serve_raw(handle: Callable[[socket.socket, int], object]) -> Iterator[str]:
 
 
 def read_head(connection: socket.socket) -> bytes:
-    """The request up to the empty line; b"" if none comes."""
+    """Return the request up to the empty line, or b"" if none arrives."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         byte = connection.recv(1)

@@ -1,4 +1,4 @@
-"""Where the API server is.
+"""Find the URL of the API server and of the proxy.
 
 Go: k8s.io/client-go/rest/url_utils.go
 """
@@ -13,7 +13,11 @@ from pkg.golang import httpproxy, net
 
 
 def default_server_url(config: Config) -> urllib.parse.SplitResult:
-    """The server's URL; http without a scheme unless there is something for TLS to do. Raises ValueError."""
+    """Return the server's URL.
+
+    Without a scheme in the config, the scheme is https if any TLS setting is present, and http otherwise. Raise
+    ValueError if the host is not valid.
+    """
     tls = config.tls_client_config
     host = config.host or "localhost"
     if "://" not in host:
@@ -30,15 +34,15 @@ def default_server_url(config: Config) -> urllib.parse.SplitResult:
 
 
 def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitResult | None:
-    """The proxy of the config or else of the environment; None if there is none for this server."""
+    """Return the proxy from the config, or else from the environment, or None if this server needs no proxy."""
     text = config.proxy_url or httpproxy.from_environment(os.environ, url)
     if not text:
         return None
     parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     if parsed.scheme != "http" or not parsed.hostname:
-        # DIVERGES (platform): a proxy is reached by plain HTTP.
-        # Go: net/http/transport.go, (*Transport).dialConn: it may be reached by TLS or SOCKS5, too.
-        # Why: Python's standard library has no SOCKS, and no TLS within TLS.
+        # DIVERGES (platform): the client reaches a proxy by plain HTTP only.
+        # Go: net/http/transport.go, (*Transport).dialConn: the Go kubelet also supports proxies over TLS and SOCKS5.
+        # Why: Python's standard library supports neither SOCKS nor TLS within TLS.
         # Test: client_test.py:test_proxy_of_another_kind_is_refused
         raise ValueError(f'proxy-url "{net.redacted(text)}": only http:// proxies are supported')
     return parsed

@@ -1,4 +1,4 @@
-"""Warnings that the API server sends with its answers.
+"""Handle the warnings that the API server sends with its responses.
 
 Go: k8s.io/client-go/rest/warnings.go
 """
@@ -13,20 +13,21 @@ from pkg import klog
 
 WarningHandler = Callable[[int, str, str], None]
 
-# code, agent, quoted text: RFC 7234, 5.5
-# Repetitions are possessive: with each way to share the space between two of them, a long one would take minutes.
+# The groups are the code, the agent and the quoted text (RFC 7234, section 5.5). The repetitions are possessive: if two
+# of them could divide the space between them in many ways, a long run of spaces would take minutes.
 _WARNING = re.compile(r'\s*+(\d{3})\s++(\S++)\s++"((?:[^"\\]|\\.)*+)"\s*+(?:"[^"]*+")?\s*+(?:,|$)', re.ASCII)
 
-# Texts that are remembered so as to be logged once, and characters of each; the rest is not logged.
+# The logger remembers this many texts, to log each of them once, and this many characters of each. It does not log
+# further characters.
 MAX_WARNINGS = 256
 MAX_WARNING_LENGTH = 4096
 
 
 class WarningLogger:
-    """Logs a text once, while it is among the last MAX_WARNINGS; safe from any thread."""
+    """Log each text once, as long as it is among the MAX_WARNINGS texts seen last; thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _logged
+        self._lock = threading.Lock()  # The lock guards _logged.
         self._logged: dict[str, None] = {}
 
     def __call__(self, code: int, agent: str, text: str) -> None:
@@ -35,7 +36,7 @@ class WarningLogger:
         text = text[:MAX_WARNING_LENGTH]
         with self._lock:
             known = text in self._logged
-            # The last one told of goes to the end, the one not told of for the longest time goes.
+            # A text that was just seen moves to the end; the text that was seen longest ago is dropped.
             self._logged.pop(text, None)
             self._logged[text] = None
             if len(self._logged) > MAX_WARNINGS:
@@ -49,7 +50,7 @@ default_warning_handler = WarningLogger()
 
 
 def handle_warnings(headers: list[str], handler: WarningHandler) -> None:
-    """Tell the handler the warnings in all Warning headers; what cannot be understood is left out."""
+    """Pass the warnings in all Warning headers to the handler; text that cannot be parsed is left out."""
     for header in headers:
         for code, agent, text in _parse(header):
             handler(code, agent, text)

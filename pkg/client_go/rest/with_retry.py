@@ -1,4 +1,4 @@
-"""When to ask again.
+"""Decide whether and when to repeat a request.
 
 Go: k8s.io/client-go/rest/with_retry.go
 """
@@ -16,15 +16,16 @@ from pkg.client_go import transport
 
 MAX_RETRIES = 10
 
-# Seconds, however long the server wants to be left alone.
+# The longest pause, in seconds, that a server's Retry-After header can cause.
 MAX_RETRY_AFTER = 60
 
-# Seconds to wait after a connection was cut.
+# The pause, in seconds, after a connection was cut.
 _AFTER_CUT = 1
 
 _DIGITS = 10
 
-# How the end of a connection is told of. ConnectionAbortedError is what those see whose connection we have closed.
+# The exceptions that report the end of a connection. A thread gets ConnectionAbortedError if another thread has closed
+# its connection.
 _CUT = (
     ConnectionAbortedError,
     BrokenPipeError,
@@ -42,24 +43,27 @@ class Headers(Protocol):
 
 @dataclass(slots=True)
 class WithRetry:
-    """The tries of one request."""
+    """Count the attempts of one request."""
 
     max_retries: int = MAX_RETRIES
     attempts: int = 0
     previous: Exception | None = None
-    """Why the last try was repeated, if it was because of an error."""
+    """`previous` is the error that caused the last retry, if an error caused it."""
 
     def after_error(self, verb: str, err: Exception) -> int | None:
-        """Seconds after which to try again; None if the error is final. Only reads are repeated."""
+        """Return after how many seconds to try again, or None if the error is final.
+
+        Only GET requests are repeated.
+        """
         self.attempts += 1
         if self.attempts > self.max_retries or verb != "GET" or not is_cut(err):
             return None
-        # Without its frames, one of which has this object.
+        # The traceback is dropped because one of its frames refers to this object.
         self.previous = golang.without_frames(err)
         return _AFTER_CUT
 
     def after_response(self, code: int, headers: Headers) -> int | None:
-        """Seconds after which the server wants to be asked again; None if the answer is final."""
+        """Return after how many seconds the server wants the next attempt, or None if the response is final."""
         self.attempts += 1
         if self.attempts > self.max_retries or (code != 429 and code < 500):
             return None
@@ -67,20 +71,22 @@ class WithRetry:
 
 
 def retry_after_seconds(headers: Headers) -> int | None:
-    """None without the header, or if it holds no number of seconds; never more than MAX_RETRY_AFTER.
+    """Return the seconds in the Retry-After header, at most MAX_RETRY_AFTER.
 
-    DIVERGES (safer): a server that asks for a longer pause is asked again after MAX_RETRY_AFTER.
-    Go: k8s.io/client-go/rest/with_retry.go, (*withRetry).IsNextRetry: has no bound.
-    Why: a proxy or a server with a fault could keep the kubelet from its API server for a year.
+    Return None without the header, or if its value is not a number.
+
+    DIVERGES (safer): the client repeats a request after MAX_RETRY_AFTER even if the server asks for a longer pause.
+    Go: k8s.io/client-go/rest/with_retry.go, (*withRetry).IsNextRetry: the Go kubelet has no bound.
+    Why: a faulty proxy or server could keep the kubelet from its API server for a year.
     Test: answers_test.py:test_retry_after
     """
     value = headers.get("Retry-After") or ""
     if not (value.isascii() and value.isdigit()):
         return None
-    # Longer numbers are not read, for Python refuses those of more than some thousand digits.
+    # Longer numbers are not parsed, because Python refuses numbers of more than some thousand digits.
     return min(int(value), MAX_RETRY_AFTER) if len(value) < _DIGITS else MAX_RETRY_AFTER
 
 
 def is_cut(err: BaseException) -> bool:
-    """Whether the connection was reset, closed before the answer was complete, or dead."""
+    """Report whether the connection was reset, closed before the response was complete, or lost."""
     return any(isinstance(e, _CUT) for e in (err, err.__cause__)) or utilnet.is_connection_reset(err)

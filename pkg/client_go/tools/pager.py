@@ -1,4 +1,4 @@
-"""Lists in pages.
+"""Fetch lists in pages.
 
 Go: k8s.io/client-go/tools/pager
 """
@@ -21,12 +21,12 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 DEFAULT_PAGE_SIZE = 500
-# Pages of one list.
+# The maximum number of pages in one list.
 MAX_PAGES = 2000
 
 
 class Page(Protocol[T_co]):
-    """What a list call returns."""
+    """Define what a list call returns."""
 
     @property
     def metadata(self) -> metav1.ListMeta: ...
@@ -36,13 +36,13 @@ class Page(Protocol[T_co]):
 
     @property
     def undecodable(self) -> Sequence[watch.Undecodable]:
-        """Those that exist and are not among the items, because they could not be decoded."""
+        """Return the objects that exist but are missing in `items` because they could not be decoded."""
         ...
 
 
 @dataclass(frozen=True)
 class List(Generic[T]):
-    """All pages as one."""
+    """Hold all pages as one list."""
 
     metadata: metav1.ListMeta
     items: builtins.list[T]
@@ -51,26 +51,27 @@ class List(Generic[T]):
 
 @dataclass(frozen=True)
 class PagedList(Generic[T]):
-    """All objects, as one page."""
+    """Hold all objects as one page."""
 
     page: Page[T]
-    # Whether they came in more than one.
+    # True if the objects arrived in more than one page.
     paginated: bool
 
 
 @dataclass
 class ListPager(Generic[T]):
-    """Gets a list page by page from page_fn."""
+    """Fetch a list page by page with page_fn."""
 
     page_fn: Callable[[golang.Context, metav1.ListOptions], Page[T]]
     page_size: int = DEFAULT_PAGE_SIZE
-    """The limit of objects per page where the options have none; 0 for no limit."""
+    """The number of objects per page if the options set no limit; 0 means no limit."""
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions) -> PagedList[T]:
-        """All objects.
+        """Return all objects.
 
-        If the server has dropped the version of the first page before the last is read, everything is asked for at
-        once instead. Raises ctx.err(), what page_fn raises, and ValueError for a list of more than MAX_PAGES pages.
+        If the version of the first page expires before the last page is read, the pager requests the whole list again
+        without pages. Raise ctx.err(), the exceptions of page_fn, and ValueError for a list of more than MAX_PAGES
+        pages.
         """
         options = msgspec.structs.replace(options, limit=options.limit or self.page_size)
         page = first = self.page_fn(ctx, options)

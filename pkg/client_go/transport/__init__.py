@@ -1,9 +1,9 @@
-"""Connections to the API server, the certificates on both ends, and tokens that change.
+"""Connect to the API server, with certificates and tokens that can change.
 
 Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
 
-`config.py` says what TLS is made of, `connection.py` opens connections and keeps those that can be used again,
-`body.py` reads answers, `tls.py` says what both ends must prove and show, `token_source.py` reads tokens from files.
+`config.py` describes the TLS settings, `connection.py` opens connections and keeps those that can be reused, `body.py`
+reads responses, `tls.py` builds SSL contexts, and `token_source.py` reads tokens from files.
 """
 
 from pkg.client_go.transport.body import read_body

@@ -1,4 +1,4 @@
-"""The body of an answer, no longer than it may be.
+"""Read the body of a response up to a size limit.
 
 Go: net/http/transport.go (gzipReader), and the limits of those who read
 """
@@ -9,17 +9,17 @@ import http.client
 import zlib
 
 _CHUNK = 1 << 16
-# Bytes of a member that are decompressed at first, and at most, at a time; each time it is twice as many. Those that
-# are left are copied at the end of each member, of which there may be one for twenty bytes.
+# The number of bytes of a gzip member that are decompressed at a time, at first and at most; the number doubles each
+# time. After each member the remaining bytes are copied, and a member can be as short as twenty bytes.
 _PIECE = 1 << 12
 _MAX_PIECE = 1 << 20
 
 
 def read_body(response: http.client.HTTPResponse, limit: int) -> bytes:
-    """All of the body, decompressed if its headers say gzip.
+    """Return the whole body, decompressed if the headers say gzip.
 
-    Raises ValueError when it is longer than `limit` bytes, as sent or decompressed; OSError, EOFError, zlib.error and
-    HTTPException when it breaks off or cannot be understood.
+    Raise ValueError if the body is longer than `limit` bytes, either as sent or decompressed. Raise OSError, EOFError,
+    zlib.error or HTTPException if the body is truncated or cannot be decoded.
     """
     parts, left = [], limit
     while chunk := response.read1(_CHUNK):
@@ -27,18 +27,19 @@ def read_body(response: http.client.HTTPResponse, limit: int) -> bytes:
         left -= len(chunk)
         if left < 0:
             raise _too_long(limit)
-    if response.length:  # read1 does not complain of an answer that is cut short
+    if response.length:  # read1 does not report a truncated response.
         raise http.client.IncompleteRead(b"", response.length)
-    # Of an answer with a Content-Length read1 does not notice the end, and its connection could not be used again.
+    # With a Content-Length, read1 does not notice the end of the response, and its connection could not be reused.
     response.close()
     data = b"".join(parts)
     return decompress(data, limit) if response.headers.get("Content-Encoding") == "gzip" else data
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """What was compressed by gzip, which may be a thousand times as long.
+    """Return gzip data decompressed, which can be a thousand times as long.
 
-    Raises ValueError when it is longer than `limit` bytes, EOFError and zlib.error when it is not complete or not gzip.
+    Raise ValueError if the result is longer than `limit` bytes, and EOFError or zlib.error if the data is truncated or
+    not gzip.
     """
     parts, left, position = [], limit, 0
     while position < len(data):
@@ -59,4 +60,4 @@ def decompress(data: bytes, limit: int) -> bytes:
 
 
 def _too_long(limit: int) -> ValueError:
-    return ValueError(f"the answer is longer than {limit} bytes")
+    return ValueError(f"the response is longer than {limit} bytes")

@@ -1,4 +1,4 @@
-"""What a connection with TLS is made of.
+"""Describe the TLS configuration of a connection.
 
 Go: k8s.io/client-go/transport/config.go
 """
@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TLSConfig:
-    """Data (PEM) wins over the file of the same thing. Files are read again when they change."""
+    """Hold the TLS settings.
+
+    PEM data takes precedence over the file for the same setting. Files are read again when they change.
+    """
 
     insecure: bool = False
-    """Believe any server: its certificate is not checked."""
+    """The client does not check the server's certificate."""
     server_name: str = ""
-    """The name that the server's certificate must have, if it is not that of the URL."""
+    """The server's certificate must be for this name, if it is set, instead of the URL's host."""
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = ""

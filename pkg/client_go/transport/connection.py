@@ -1,13 +1,13 @@
-"""HTTP/1.1 connections: opening them, using them again, and ending them while somebody reads.
+"""Open HTTP/1.1 connections, reuse them, and abort them while a thread reads.
 
 Go: net/http/transport.go (Transport), as k8s.io/client-go/transport/cache.go sets it up,
 k8s.io/client-go/util/connrotation
 
-DIVERGES (platform): each request that runs has a connection of its own, and the caller says how long the server may be
+DIVERGES (platform): each request in flight has its own connection, and the caller limits how long the server may be
 silent.
 Go: k8s.io/apimachinery/pkg/util/net/http.go, SetTransportDefaults: all requests share one HTTP/2 connection, which is
-closed when a ping is not answered.
-Why: Python's library speaks HTTP/1.1 only. A ping would tell of the next proxy, and not of the server behind it.
+closed when the server does not answer a ping.
+Why: Python's library speaks HTTP/1.1 only. A ping would test the nearest proxy, and not the server behind it.
 Test: pkg/client_go/rest/client_test.py:test_requests_at_the_same_time_have_connections_of_their_own,
 pkg/client_go/rest/answers_test.py:test_silent_watch_ends
 """
@@ -29,46 +29,51 @@ from pkg import golang
 from pkg.client_go.tools import metrics
 from pkg.golang import net
 
-# Seconds for connecting, for the answer of a proxy to CONNECT, and for the TLS handshake.
+# The time limits, in seconds, for the connection, for a proxy's response to CONNECT, and for the TLS handshake.
 CONNECT_TIMEOUT = 30.0
 PROXY_CONNECT_TIMEOUT = 60.0
 TLS_HANDSHAKE_TIMEOUT = 10.0
 
-# Seconds. Go's pings notice a dead peer after 30 s of silence and 15 s without an answer; so does the kernel here.
+# The times are in seconds. Go's pings detect a dead peer after 30 s of silence and 15 s without an answer. Here the
+# kernel does the same with TCP keepalives.
 _KEEPALIVE_IDLE = 30
 _KEEPALIVE_INTERVAL = 5
 _KEEPALIVE_COUNT = 3
 _USER_TIMEOUT_MS = 45_000
 
-# Idle connections that are kept, and for how many seconds.
+# The pool keeps this many idle connections, each for this many seconds.
 MAX_IDLE_CONNECTIONS = 25
 IDLE_CONNECTION_TIMEOUT = 90.0
 
-# Bytes of the line before a chunk, and the hexadecimal digits of the chunk's size.
+# The maximum length, in bytes, of the line before a chunk, and the maximum number of hexadecimal digits in the chunk's
+# size.
 MAX_CHUNK_LINE_LENGTH = 4096
 MAX_CHUNK_SIZE_DIGITS = 16
 
 _HEXADECIMAL = frozenset(b"0123456789abcdefABCDEF")
-# How much of what cannot be understood an error shows.
+# An error shows at most this many bytes of data that cannot be parsed.
 _SHOWN = 40
 
 
 class TransportError(OSError):
-    """No answer came from the server; the text is one line that says what was tried and why it failed."""
+    """Signal that the server sent no response.
+
+    The text is one line that says what was tried and why it failed.
+    """
 
 
 class ConnectionLostError(TimeoutError):
-    """The server has been silent for so long that the connection is taken for dead."""
+    """Signal that the server was silent for so long that the connection counts as dead."""
 
 
 class ConnectionTracker:
-    """All open connections, so that they can be closed at once. Safe from any thread.
+    """Track all open connections, so that they can be closed at once; thread-safe.
 
     Go: k8s.io/client-go/util/connrotation/connrotation.go
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._failed = False
 
@@ -77,12 +82,12 @@ class ConnectionTracker:
             self._connections.add(connection)
 
     def note_failure(self) -> None:
-        """A request got no answer."""
+        """Record that a request got no response."""
         with self._lock:
             self._failed = True
 
     def close_all(self) -> None:
-        """End all connections, those in use among them: their requests fail and their watches end."""
+        """Abort all connections; requests on them fail, and watches end."""
         with self._lock:
             connections, self._connections = list(self._connections), weakref.WeakSet()
             self._failed = False
@@ -90,13 +95,13 @@ class ConnectionTracker:
             connection.abort()
 
     def close_all_if_failing(self) -> None:
-        """close_all, if a request has got no answer since the last time.
+        """Abort all connections, if a request got no response since the last call of close_all.
 
-        DIVERGES (safer): repeated failures of heartbeats end all connections, but only if a request has got no answer.
-        Go: cmd/kubelet/app/server.go, buildKubeletClientConfig: they end the idle connections, or with DISABLE_HTTP2
-        all of them, whatever the reason is.
-        Why: with HTTP/1.1 only a new connection gets past a dead one; but a server that refuses is alive, and its
-        watches need not begin anew.
+        DIVERGES (safer): repeated failures of heartbeats end all connections, but only if a request got no response.
+        Go: cmd/kubelet/app/server.go, buildKubeletClientConfig: the Go kubelet ends the idle connections, or with
+        DISABLE_HTTP2 all connections, whatever the reason for the failures is.
+        Why: with HTTP/1.1 only new connections can replace dead ones. But a server that refuses requests is alive, and
+        its watches need not restart.
         Test: kubelet/certificate/transport_test.py:test_close_all_ends_a_watch_of_a_client_of_a_copy,
         pkg/client_go/rest/client_test.py:test_server_that_refuses_keeps_its_watches
         """
@@ -107,14 +112,14 @@ class ConnectionTracker:
 
 
 class _Head:
-    """The lines of an answer's head, none of which may be missing."""
+    """Read the lines of a response's head, and fail if one is truncated."""
 
     def __init__(self, fp: io.BufferedReader) -> None:
         self._fp = fp
         self.close = fp.close
 
     def readline(self, limit: int) -> bytes:
-        """Raises HTTPException at the end of the connection, and OSError."""
+        """Return the next line; raise HTTPException at the end of the connection, and OSError."""
         line = self._fp.readline(limit)
         if not line.endswith(b"\n") and len(line) < limit:
             raise http.client.IncompleteRead(line)
@@ -122,11 +127,12 @@ class _Head:
 
 
 class Response(http.client.HTTPResponse):
-    """An answer, whose head must be complete, and whose chunks must have the sizes that they say."""
+    """Read a response, and require a complete head and valid chunk sizes."""
 
     def begin(self) -> None:
-        """The standard library takes a head that breaks off for one without a length, and so for an empty answer.
-        Raises HTTPException and OSError.
+        """Read the head of the response; raise HTTPException or OSError.
+
+        The standard library would treat a truncated head as one without a length, and return an empty response.
         """
         fp = self.fp
         self.fp = _Head(fp)  # type: ignore[assignment]
@@ -136,16 +142,21 @@ class Response(http.client.HTTPResponse):
             self.fp = fp
 
     def _read_status(self) -> tuple[str, int, str]:
-        """The standard library passes over 100 alone of what may come before an answer, as 103 may. It takes any other
-        for the answer, and the answer for that to the connection's next request. Raises HTTPException and OSError.
+        """Read the status line, and skip every informational response; raise HTTPException or OSError.
+
+        The standard library skips only status 100. It would treat another informational response, such as 103, as the
+        final one, and the real response as the one for the connection's next request.
         """
         version, status, reason = super()._read_status()  # type: ignore[misc]
         if status == http.HTTPStatus.SWITCHING_PROTOCOLS:
-            raise http.client.HTTPException("the server switches protocols, which nobody has asked for")
+            raise http.client.HTTPException("the server switched protocols unasked")
         return version, http.HTTPStatus.CONTINUE if status < http.HTTPStatus.OK else status, reason
 
     def _read_next_chunk_size(self) -> int:
-        """The standard library takes -1, 0x10 and 1_000 for sizes too. Raises HTTPException and OSError."""
+        """Return the size of the next chunk; raise HTTPException or OSError.
+
+        The standard library would also accept -1, 0x10 and 1_000 as sizes.
+        """
         line = self.fp.readline(MAX_CHUNK_LINE_LENGTH + 1)
         digits = line.partition(b";")[0].rstrip()
         ok = 0 < len(digits) <= MAX_CHUNK_SIZE_DIGITS and _HEXADECIMAL.issuperset(digits)
@@ -155,7 +166,10 @@ class Response(http.client.HTTPResponse):
         return int(digits, 16)
 
     def check_framing(self) -> None:
-        """Raises HTTPException if the headers do not say how long the body is, which the standard library overlooks."""
+        """Raise HTTPException if the headers do not give the body's length in a valid way.
+
+        The standard library ignores such headers.
+        """
         length, encoding = self.headers.get("Content-Length"), self.headers.get("Transfer-Encoding")
         if length is not None and not (length.isascii() and length.strip().isdigit()):
             raise http.client.HTTPException(f"bad Content-Length {length[:_SHOWN]!r}")
@@ -164,7 +178,7 @@ class Response(http.client.HTTPResponse):
 
 
 class Connection(http.client.HTTPConnection):
-    """One connection; used by one thread at a time, but abort may come from any."""
+    """Represent one connection, which one thread uses at a time; any thread may call abort."""
 
     auto_open = 0
 
@@ -175,18 +189,21 @@ class Connection(http.client.HTTPConnection):
         server_name: str = "",
         proxy: urllib.parse.SplitResult | None = None,
     ) -> None:
-        """`context` is for https; a server_name replaces the host's in what the server must prove."""
+        """Prepare a connection.
+
+        `context` is for https. server_name replaces the URL's host when the server's certificate is verified.
+        """
         host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
         if proxy is None:
             super().__init__(host, port)
         else:
             super().__init__(proxy.hostname or "", proxy.port or 80)
         self.tls_context = context
-        # A name that ends with a dot is complete for the DNS. In certificates it has none.
+        # A trailing dot marks a DNS name as fully qualified. Names in certificates have no trailing dot.
         self._server_name = (server_name or host).removesuffix(".")
-        # Ends with an abort.
+        # abort ends this context.
         self._ctx, self._cancel = golang.with_cancel(golang.background())
-        self._lock = threading.Lock()  # guards _owned
+        self._lock = threading.Lock()  # The lock guards _owned.
         self._owned: socket.socket | None = None
         self._deadline = math.inf
         self._idle: float | None = None
@@ -197,7 +214,7 @@ class Connection(http.client.HTTPConnection):
             self.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
 
     def connect(self) -> None:
-        """Raises OSError, also at the deadline."""
+        """Connect to the server or the proxy; raise OSError on failure, including a missed deadline."""
         deadline = self._deadline
         self.sock = self._dial(min(deadline, monotonic() + CONNECT_TIMEOUT))
         try:
@@ -205,7 +222,7 @@ class Connection(http.client.HTTPConnection):
                 self._deadline = min(deadline, monotonic() + PROXY_CONNECT_TIMEOUT)
                 self._tunnel()  # type: ignore[attr-defined]
             if self.tls_context is not None:
-                # The handshake comes last, so that an abort finds the socket that waits for the other end.
+                # The handshake comes last, so that abort finds the socket on which the thread waits.
                 self.sock = self.tls_context.wrap_socket(
                     self.sock, server_hostname=self._server_name, do_handshake_on_connect=False
                 )
@@ -217,21 +234,26 @@ class Connection(http.client.HTTPConnection):
             self._deadline = deadline
 
     def abort(self) -> None:
-        """End it from any thread: whatever blocks on it fails at once."""
+        """End the connection from any thread; calls that block on it fail at once."""
         self._cancel()
         with self._lock:
             if self._owned is not None:
                 net.hang_up(self._owned)
 
     def set_deadline(self, deadline: float, idle: float | None = None) -> None:
-        """Until when all that is sent and received may take (time.monotonic; infinity is for ever), and for how many
-        seconds the other end may be silent. Beyond both TimeoutError is raised.
+        """Set until when all transfers must be complete, and for how many seconds the other end may be silent.
+
+        `deadline` is a time of time.monotonic; infinity means no limit. After either limit, transfers raise
+        TimeoutError.
         """
         self._deadline = deadline
         self._idle = idle
 
     def time_left(self) -> float | None:
-        """Seconds that the next wait for the other end may take, None for ever. Raises TimeoutError."""
+        """Return how many seconds the next wait may take, or None for no limit.
+
+        Raise TimeoutError after the deadline.
+        """
         if self._deadline == math.inf:
             return self._idle
         left = self._deadline - monotonic()
@@ -240,30 +262,34 @@ class Connection(http.client.HTTPConnection):
         return left if self._idle is None else min(left, self._idle)
 
     def send(self, data: bytes | memoryview) -> None:  # type: ignore[override]
-        """A socket's own sendall begins its time-out anew with each part that the other end takes."""
+        """Send all data before the deadline.
+
+        The socket's own sendall would restart its time-out after each part that the other end accepts.
+        """
         left = memoryview(data).cast("B")
         while left:
             self.sock.settimeout(self.time_left())
             left = left[self.sock.send(left) :]
 
     def getresponse(self) -> Response:
-        """Raises OSError, HTTPException and ValueError."""
+        """Return the response with its head; raise OSError, HTTPException or ValueError."""
         response = super().getresponse()
         assert isinstance(response, Response)
         response.check_framing()
         return response
 
     def response_class(self, sock: socket.socket, method: str | None = None) -> Response:  # type: ignore[override]
-        """What http.client calls to read an answer: from a socket that keeps to the deadline."""
+        """Return a response that reads from the socket within the deadline; http.client calls this."""
         return Response(_Deadlined(self, sock), method=method)  # type: ignore[arg-type]
 
     def is_stale(self) -> bool:
-        """Whether the other end has closed it, or sent something that nobody asked for."""
+        """Report whether the other end has closed the connection, or sent unsolicited data."""
         if self.sock is None or monotonic() - self.idle_since > IDLE_CONNECTION_TIMEOUT:
             return True
         try:
             if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
-                return True  # it came with the end of the last answer, and is no longer in the socket
+                # The data arrived with the end of the last response, and is no longer in the kernel's socket buffer.
+                return True
             self.sock.settimeout(0)
             socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
             return True
@@ -285,7 +311,7 @@ class Connection(http.client.HTTPConnection):
         return sock
 
     def _own(self, sock: socket.socket) -> None:
-        """Let an abort end this socket. Raises ConnectionAbortedError, and closes it, if one has come before."""
+        """Let abort end this socket; close it and raise ConnectionAbortedError if abort was called before."""
         with self._lock:
             self._owned = sock
             if self._ctx.err() is not None:
@@ -294,13 +320,13 @@ class Connection(http.client.HTTPConnection):
 
 
 class _Deadlined(io.RawIOBase):
-    """What comes in on a connection, as http.client wants it, with the connection's deadline."""
+    """Provide the incoming data in the form that http.client reads, within the connection's deadline."""
 
     def __init__(self, connection: Connection, sock: socket.socket) -> None:
         self._connection = connection
         self._sock = sock
-        # Keeps the socket open after the connection has let go of it, as http.client does before it reads the last
-        # answer of a connection.
+        # This file keeps the socket open after http.client has detached it from the connection, which happens before
+        # the last response of a connection is read.
         self._file = sock.makefile("rb", buffering=0)
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -328,13 +354,13 @@ def _set_options(sock: socket.socket) -> None:
 
 
 def basic_auth(url: urllib.parse.SplitResult) -> str:
-    """The header's value for the user and password in the URL."""
+    """Return the header value for the user and password in the URL."""
     user, password = (urllib.parse.unquote(part or "") for part in (url.username, url.password))
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 class ConnectionPool:
-    """Idle connections to one server. Safe from any thread."""
+    """Keep the idle connections to one server; thread-safe."""
 
     def __init__(
         self,
@@ -347,13 +373,14 @@ class ConnectionPool:
         self._server_name = server_name
         self._proxy = proxy
         self._tracker = tracker
-        self._lock = threading.Lock()  # guards _idle
+        self._lock = threading.Lock()  # The lock guards _idle.
         self._idle: list[Connection] = []
 
     def get(self, context: ssl.SSLContext | None, fresh: bool = False) -> Connection:
-        """An idle connection made with that context, or a new one, not yet connected; always that if fresh.
+        """Return an idle connection with this context, or a new one that is not connected yet.
 
-        Idle ones of other contexts are closed: they show a certificate that is no longer ours.
+        With `fresh`, always return a new one. Idle connections with other contexts are closed, because they present a
+        certificate that is no longer ours.
         """
         while not fresh and (connection := self._take(context)) is not None:
             if not connection.is_stale():
@@ -364,12 +391,12 @@ class ConnectionPool:
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer was read to its end, and close those that nobody has needed for long."""
+        """Keep a connection whose response was read to its end, and close those that were idle for too long."""
         now = monotonic()
         connection.idle_since = now
         connection.used = True
         with self._lock:
-            # The newest is taken first and put back last: the list is in the order of the times.
+            # The newest connection is taken first and put back last, so the list is sorted by time.
             old = [one for one in self._idle if now - one.idle_since > IDLE_CONNECTION_TIMEOUT]
             del self._idle[: len(old)]
             if connection.sock is not None and len(self._idle) < MAX_IDLE_CONNECTIONS:

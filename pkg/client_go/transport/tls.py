@@ -1,4 +1,4 @@
-"""What the server must prove and what we show it.
+"""Build SSL contexts that verify the server and present the client certificate.
 
 Go: k8s.io/client-go/transport/transport.go, ca_rotation.go, cert_rotation.go
 """
@@ -19,51 +19,57 @@ from pkg.client_go.transport.config import TLSConfig
 from pkg.client_go.util.keyutil import pem
 from pkg.golang import x509 as golangx509
 
-# What files looked like when they were read: time, size and inode.
+# The time, size and inode of each file when it was read.
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class ClientCertificate(Protocol):
-    """A certificate and its key. Another one is another object that does not equal this."""
+    """Define a certificate with its key.
+
+    A renewed certificate is a different object that does not equal the old one.
+    """
 
     @property
     def cert_pem(self) -> bytes:
-        """The certificate, with its chain."""
+        """Return the certificate with its chain."""
         ...
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Make the context show it. Raises OSError or ValueError if it cannot be used."""
+        """Make the context present this certificate; raise OSError or ValueError if it cannot be used."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate, with its chain, and key as PEM."""
+    """Hold a certificate, with its chain, and its key as PEM data."""
 
     cert_pem: bytes
     key_pem: bytes = field(repr=False)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """The ssl module reads files only; this one is nameless and never on a disk."""
+        """Make the context present this certificate.
+
+        The ssl module reads only files, so the pair goes through an anonymous file in memory that never reaches a disk.
+        """
         descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:
             file.write(self.cert_pem + b"\n" + self.key_pem)
             file.flush()
             try:
-                # Without a password OpenSSL would ask for it on the terminal, and wait.
+                # Without a password OpenSSL would prompt for it on the terminal, and wait.
                 context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
             except ssl.SSLError as err:
                 raise ValueError(f"cannot use the client certificate with its key: {err}") from err
 
 
-# The files and the certificate that a context is made of.
+# The files and the certificate of which a context was made.
 _Source = tuple[_Stamp, ClientCertificate | None]
 
 
 class TLSContexts:
-    """Makes a new SSL context when a file or the certificate has changed; the same one until then.
+    """Build a new SSL context when a file or the certificate has changed, and return the same one until then.
 
-    Safe from any thread. Whoever holds connections compares the contexts by identity.
+    All methods are thread-safe. Connection pools compare the contexts by identity.
     """
 
     def __init__(
@@ -71,22 +77,23 @@ class TLSContexts:
         config: TLSConfig,
         get_cert: Callable[[], ClientCertificate | None] | None = None,
     ) -> None:
-        """Raises ValueError for a config that both trusts authorities and believes any server."""
+        """Raise ValueError for a config that sets both certificate authorities and the insecure flag."""
         if config.insecure and (config.ca_file or config.ca_data):
             raise ValueError("specifying a root certificates file with the insecure flag is not allowed")
         self._config = config
         self._get_cert = get_cert
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._context: ssl.SSLContext | None = None
         self._shown: ClientCertificate | None = None
-        # What the context was made of, and what was last found to make none.
+        # The source of the current context, and the last source that made no usable context.
         self._source: _Source | None = None
         self._refused: _Source | None = None
 
     def current(self) -> ssl.SSLContext:
-        """Raises OSError or ValueError, naming file or field, if there is none that could be used.
+        """Return the current context.
 
-        While changed files cannot be used, the context made of the old ones stays.
+        While changed files cannot be used, the context of the old files stays. Raise OSError or ValueError, naming the
+        file or field, if there never was a usable context.
         """
         certificate = self._get_cert() if self._get_cert is not None else None
         with self._lock:
@@ -98,15 +105,15 @@ class TLSContexts:
             except (OSError, ValueError) as err:
                 if self._context is None:
                     raise
-                if source != self._refused:  # this is called for every request
-                    klog.error_s(err, "Unable to use changed TLS files, going on with the old ones")
+                if source != self._refused:  # Every request calls this function, so each failure is logged only once.
+                    klog.error_s(err, "Failed to load changed TLS files, continuing with the old ones")
                     self._refused = source
                 return self._context
             self._context, self._source = context, source
             return context
 
     def describe_certificate(self) -> str:
-        """Whose certificate we show, and until when it is valid; "" if we show none."""
+        """Return the owner and the expiry of our certificate, or "" without one."""
         with self._lock:
             return "" if self._shown is None else describe(self._shown.cert_pem)
 
@@ -127,8 +134,8 @@ class TLSContexts:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         else:
-            # As in Go, a trusted certificate is trusted although it is no root, and is only for the names of its
-            # extension: an authority that checks those may let anybody choose the common name.
+            # As in Go, a trusted certificate need not be a root, and a certificate is valid only for the names in its
+            # extension. An authority that checks only these names may let anybody choose the common name.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.hostname_checks_common_name = False
             self._load_ca(context)
@@ -153,7 +160,7 @@ class TLSContexts:
             raise ValueError(f"unable to load root certificates from {source}: unable to parse bytes as PEM block")
 
     def _own_certificate(self) -> KeyPair | None:
-        """Raises OSError or ValueError that names what is missing."""
+        """Return the configured certificate; raise OSError or ValueError that names what is missing."""
         config = self._config
         if not (config.cert_data or config.cert_file):
             return None
@@ -165,7 +172,7 @@ class TLSContexts:
 
 
 def describe(cert_pem: bytes) -> str:
-    """A client certificate in words, for messages."""
+    """Describe a client certificate in words, for messages."""
     from cryptography import x509
 
     try:
@@ -174,13 +181,13 @@ def describe(cert_pem: bytes) -> str:
     except golangx509.decoding_errors():
         return "a client certificate that cannot be read"
     end = certificate.not_valid_after_utc
-    ended = "ended" if end < datetime.datetime.now(datetime.UTC) else "is valid until"
+    ended = "expired on" if end < datetime.datetime.now(datetime.UTC) else "is valid until"
     whose = f" of {names[0].value!r}" if names else ""
     return f"the client certificate{whose}, which {ended} {end:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _load_certificates(context: ssl.SSLContext, data: bytes) -> bool:
-    """Trust all certificates in the PEM data that can be read; whether there is one.
+    """Trust all readable certificates in the PEM data, and report whether there is one.
 
     Go: rootCertPool, x509.CertPool.AppendCertsFromPEM
     """

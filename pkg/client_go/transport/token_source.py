@@ -1,4 +1,4 @@
-"""Bearer tokens that somebody renews in a file.
+"""Read bearer tokens from a file that another program renews.
 
 Go: k8s.io/client-go/transport/token_source.go
 """
@@ -11,25 +11,25 @@ from pathlib import Path
 from pkg import klog
 from pkg.apimachinery import clock as clock_
 
-# Seconds after which the file is read again, also while it cannot be read.
+# The interval, in seconds, after which the file is read again, also while it cannot be read.
 _PERIOD = 60.0
 
 
 class CachingTokenSource:
-    """Safe from any thread."""
+    """Cache the token in a file; thread-safe."""
 
     def __init__(self, path: str, token: str = "", clock: clock_.Clock | None = None) -> None:
-        """`token` serves until the file could be read for the first time."""
+        """Prepare the source; `token` is used until the file has been read for the first time."""
         self._path = path
         self._clock = clock or clock_.RealClock()
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._token = token
         self._read_at: float | None = None
 
     def token(self) -> str:
-        """The present token; the last one that could be read if the file cannot be read now.
+        """Return the current token, or the last one if the file cannot be read now.
 
-        Raises OSError or ValueError, naming the file, if there never was one.
+        Raise OSError or ValueError that names the file if no token was ever read.
         """
         with self._lock:
             now = self._clock.monotonic()
@@ -39,7 +39,7 @@ class CachingTokenSource:
             return self._token
 
     def reset(self, refused: str) -> None:
-        """The server refused this token: read the file at the next call, unless that has happened since."""
+        """Read the file again at the next call, unless it was read since the server refused this token."""
         with self._lock:
             if self._token == refused:
                 self._read_at = None

@@ -1,4 +1,4 @@
-"""Whether a client can begin a watch with the existing objects.
+"""Find out whether a client can start a watch with the existing objects.
 
 Go: k8s.io/client-go/util/watchlist
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 
 def does_client_not_support_watch_list_semantics(client: object) -> bool:
-    """Whether the client says of itself that it cannot, by a method is_watch_list_semantics_unsupported.
+    """Report whether the client declares that it cannot do so, with is_watch_list_semantics_unsupported.
 
-    A fake that ignores the option would never send the bookmark that ends the existing objects, and whoever
-    asked would wait for it.
+    A fake that ignores the option would never send the bookmark that ends the existing objects, and its caller would
+    wait for ever.
     """
     unsupported = getattr(client, "is_watch_list_semantics_unsupported", None)
     return unsupported is not None and bool(unsupported())

@@ -1,4 +1,4 @@
-"""Informers of the group certificates.k8s.io.
+"""Provide the informers of certificates.k8s.io.
 
 Go: k8s.io/client-go/informers/certificates
 """

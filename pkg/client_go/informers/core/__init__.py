@@ -1,4 +1,4 @@
-"""Informers of the API group that has no name.
+"""Provide the informers of the core API group.
 
 Go: k8s.io/client-go/informers/core
 """

@@ -1,4 +1,4 @@
-"""Informers of the API group node.k8s.io.
+"""Provide the informers of node.k8s.io.
 
 Go: k8s.io/client-go/informers/node
 """

@@ -1,4 +1,4 @@
-"""Readers of the group certificates.k8s.io.
+"""Provide the listers of certificates.k8s.io.
 
 Go: k8s.io/client-go/listers/certificates
 """

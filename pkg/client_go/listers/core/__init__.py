@@ -1,4 +1,4 @@
-"""Listers of the API group that has no name.
+"""Provide the listers of the core API group.
 
 Go: k8s.io/client-go/listers/core
 """

@@ -1,4 +1,4 @@
-"""Listers of the API group node.k8s.io.
+"""Provide the listers of node.k8s.io.
 
 Go: k8s.io/client-go/listers/node
 """

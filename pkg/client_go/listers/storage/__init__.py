@@ -1,4 +1,4 @@
-"""Listers of the API group storage.k8s.io.
+"""Provide the listers of storage.k8s.io.
 
 Go: k8s.io/client-go/listers/storage
 """

@@ -1,1 +1,1 @@
-"""Plugins of the client."""
+"""Provide the plugins of the API client."""

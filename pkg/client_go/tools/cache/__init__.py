@@ -1,10 +1,11 @@
-"""Local copies of what the API server has, kept up to date by watching it.
+"""Keep local copies of the API server's objects up to date by watching it.
 
 Go: k8s.io/client-go/tools/cache
 
-A Reflector lists and watches one kind of object (listwatch.py, reflector.py) and writes it to a store (store.py),
-to one that hands on everything at each change (undelta_store.py), or to a queue (the_real_fifo.py) behind which a
-SharedIndexInformer keeps a store with indices and tells its handlers (controller.py, shared_informer.py).
+A Reflector lists and watches one kind of object (listwatch.py, reflector.py). It writes the objects to a store
+(store.py), to a store that pushes its whole contents at each change (undelta_store.py), or to a queue
+(the_real_fifo.py). A SharedIndexInformer drains the queue into a store with indices and notifies its handlers
+(controller.py, shared_informer.py).
 """
 
 from pkg.client_go.tools.cache.controller import (

@@ -1,4 +1,4 @@
-"""Moves what a reflector queues to whoever processes it, and the handlers that hear of it in the end.
+"""Move changes from a reflector's queue to the store and to the event handlers.
 
 Go: k8s.io/client-go/tools/cache/controller.go
 """
@@ -36,30 +36,33 @@ from pkg.client_go.tools.cache.thread_safe_store import Transaction, Transaction
 
 T = TypeVar("T")
 
-# Seconds until it is tried again to process an object for which there was no memory.
+# The delay, in seconds, before the controller retries a delta for which there was no memory.
 _RETRY_PERIOD = 1.0
 
 
 @dataclass
 class Config:
-    """What a controller connects."""
+    """Describe what a controller connects."""
 
     queue: RealFIFO
     lister_watcher: ListerWatcher[Any]
     process: PopProcessFunc
-    """Is called with one delta at a time."""
+    """The controller calls this function with one delta at a time."""
     process_batch: ProcessBatchFunc | None = None
-    """Is called with several deltas, each of another object, if the gate InOrderInformersBatchProcess is on."""
+    """The controller calls this function with several deltas, each of a different object.
+
+    The gate InOrderInformersBatchProcess must be on.
+    """
     object_type: type | None = None
     full_resync_period: float = 0.0
-    """Seconds between two calls of should_resync; 0: none."""
+    """The time, in seconds, between two calls of should_resync; 0 means never."""
     should_resync: Callable[[], bool] | None = None
     watch_error_handler: WatchErrorHandler | None = None
     clock: clock_.Clock | None = None
 
 
 class Controller:
-    """A reflector that fills a queue, and a loop that drains it."""
+    """Run a reflector that fills a queue, and a loop that drains the queue."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -76,7 +79,10 @@ class Controller:
             self._reflector.watch_error_handler = config.watch_error_handler
 
     def run(self, ctx: golang.Context) -> None:
-        """Reflect, in a thread of its own, and process, in this one, until ctx is done. Once only."""
+        """Run the reflector in a new thread and the processing loop in this one, until ctx is done.
+
+        A controller can run only once.
+        """
         reflector = self._reflector
         reflecting = wait.go(ctx, reflector.run, ctx, name=reflector.name, clock=self._config.clock)
         self._process_loop(ctx)
@@ -85,7 +91,7 @@ class Controller:
             reflecting.join()
 
     def has_synced(self) -> bool:
-        """Whether all objects of the first list were processed."""
+        """Report whether all objects of the first list were processed."""
         return self._config.queue.has_synced()
 
     def last_sync_resource_version(self) -> str:
@@ -107,29 +113,35 @@ class Controller:
                 klog.error_s(err, "Unable to process deltas, will retry", stacktrace=klog.stacktrace(err))
                 wait.sleep(ctx, _RETRY_PERIOD, self._config.clock)
             except Exception as err:
-                # One object that cannot be processed must not keep the others from it.
+                # One object that cannot be processed must not block the others.
                 if ctx.err() is not None:
                     return
                 klog.error_s(err, "Unable to process deltas", stacktrace=klog.stacktrace(err))
 
 
 class ResourceEventHandler(Protocol):
-    """Hears of changes to the objects of an informer, one call at a time. Must not change the objects."""
+    """Define what an informer calls when its objects change; a Go interface.
+
+    The informer makes one call at a time. A handler must not change the objects.
+    """
 
     def on_add(self, obj: Any, is_in_initial_list: bool) -> None: ...
 
     def on_update(self, old_obj: Any, new_obj: Any) -> None:
-        """Also called, with no change, when it is time to sync again."""
+        """Handle a changed object, or, at a resync, an unchanged one."""
         ...
 
     def on_delete(self, obj: Any) -> None:
-        """The object as it was last, or DeletedFinalStateUnknown if the deletion itself was missed."""
+        """Handle the deletion of `obj`, the last known version of the object.
+
+        If the informer missed the DELETED event, `obj` is a DeletedFinalStateUnknown.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class ResourceEventHandlerFuncs(Generic[T]):
-    """A ResourceEventHandler of those functions that are given."""
+    """Handle events with those functions that are not None."""
 
     add_func: Callable[[T], object] | None = None
     update_func: Callable[[T, T], object] | None = None
@@ -151,7 +163,7 @@ class ResourceEventHandlerFuncs(Generic[T]):
 def process_deltas(
     handler: ResourceEventHandler, client_state: Store[Any], deltas: Deltas, is_in_initial_list: bool
 ) -> None:
-    """Bring the deltas into the store, one after the other, and tell the handler of each."""
+    """Apply the deltas to the store one after the other, and notify the handler of each."""
     for delta in deltas:
         obj = delta.object
         if delta.type is DeltaType.REPLACED_ALL:
@@ -172,9 +184,9 @@ def process_deltas(
 def process_deltas_in_batch(
     handler: ResourceEventHandler, client_state: TransactionStore[Any], deltas: Deltas, is_in_initial_list: bool
 ) -> None:
-    """Bring deltas of as many objects into the store at once, and then tell the handler of each.
+    """Apply deltas of different objects to the store in one transaction, and then notify the handler of each.
 
-    Raises TransactionError for those that the store refuses, after the handler has heard of the others.
+    Raise TransactionError for the deltas that the store refuses, after the handler was notified of the others.
     """
     prepared = [_prepare(handler, client_state, delta, is_in_initial_list) for delta in deltas]
     try:
@@ -188,7 +200,7 @@ def process_deltas_in_batch(
 def _prepare(
     handler: ResourceEventHandler, client_state: Store[Any], delta: Delta, is_in_initial_list: bool
 ) -> tuple[Transaction, Callable[[], None]]:
-    """What a delta does to the store, and how the handler then hears of it."""
+    """Return the store's change for a delta, and the call that notifies the handler."""
     obj = delta.object
     if delta.type is DeltaType.DELETED:
         return Transaction(TransactionType.DELETE, obj), partial(handler.on_delete, obj)
@@ -200,10 +212,10 @@ def _prepare(
 def _process_replaced_all_info(
     handler: ResourceEventHandler, info: ReplacedAllInfo, client_state: Store[Any], is_in_initial_list: bool
 ) -> None:
-    """Have a list take the place of all that is stored. The handler hears of deletions first.
+    """Replace the whole store with a list, and notify the handler, of deletions first.
 
-    All that the handler will hear is known before the store changes: should the memory not suffice, it can be tried
-    again.
+    The function collects all notifications before it changes the store. If there is not enough memory, the caller can
+    therefore try again.
     """
     deletions = reconcile_replacement([], client_state, info.objects, deletion_handling_meta_namespace_key_func)
     callbacks: list[Callable[[], None]] = [partial(handler.on_delete, gone) for gone in deletions]
@@ -217,14 +229,17 @@ def _process_replaced_all_info(
 
 
 def _tell(callbacks: Iterable[Callable[[], None]]) -> None:
-    """The store has changed already, so each is called, whatever becomes of another."""
+    """Make each call, even if another one fails, because the store has already changed."""
     for callback in callbacks:
-        with contain("Unable to tell of a change"):
+        with contain("Failed to notify a handler of a change"):
             callback()
 
 
 def new_queue_fifo(client_state: KeyListerGetter[Any]) -> RealFIFO:
-    """The queue of an informer that stores in client_state; feature gates say how the queue works."""
+    """Return the queue for an informer that stores its objects in client_state.
+
+    Feature gates decide how the queue works.
+    """
     atomic_events = features.feature_gate.enabled(features.ATOMIC_FIFO)
     unlock = atomic_events and features.feature_gate.enabled(features.UNLOCK_WHILE_PROCESSING_FIFO)
     return RealFIFO(client_state, meta_namespace_key_func, atomic_events, unlock)

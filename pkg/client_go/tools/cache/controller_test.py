@@ -74,7 +74,7 @@ def test_of_a_list_the_handler_hears_all_that_it_can(log: io.StringIO) -> None:
     handler = Handler(store, "a", "b")
     controller.process_deltas(handler, store, [replaced_all(pod("b"), pod("c"))], True)
     assert handler.heard == ["?a", "+*b", "+*c"]
-    assert log.getvalue().count("Unable to tell of a change") == 2
+    assert log.getvalue().count("Failed to notify a handler of a change") == 2
 
 
 def test_a_list_that_there_was_no_memory_to_store_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_of_a_batch_the_handler_hears_what_was_stored(log: io.StringIO) -> None:
         )
     assert [*raised.value.errors] == [1]
     assert handler.heard == ["+*a", "+*b", "+*c"]
-    assert log.getvalue().count("Unable to tell of a change") == 1
+    assert log.getvalue().count("Failed to notify a handler of a change") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What can happen to objects, as queues say it.
+"""Define the changes of objects that queues carry.
 
 Go: k8s.io/client-go/tools/cache/delta_fifo.go
 """
@@ -17,35 +17,44 @@ class DeltaType(enum.StrEnum):
     UPDATED = "Updated"
     DELETED = "Deleted"
     REPLACED = "Replaced"
-    """The object was listed, first or again; whether it changed is not known."""
+    """A first or later list contained the object; whether the object changed is unknown."""
     REPLACED_ALL = "ReplacedAll"
-    """All objects were listed, first or again: the delta's object is a ReplacedAllInfo."""
+    """A first or later list returned all objects. The delta's object is a ReplacedAllInfo."""
     SYNC = "Sync"
-    """The object is reported again because it is time to."""
+    """A periodic resync reports the object again."""
     SYNC_ALL = "SyncAll"
-    """All objects are reported again because it is time to; the delta's object is None."""
+    """A periodic resync reports all objects again. The delta's object is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One thing that happened to an object, and the object after it; of a deletion the last that was known."""
+    """Describe one change of an object, and the object after the change.
+
+    For a deletion, `object` is the last known version.
+    """
 
     type: DeltaType
     object: Any
 
 
 Deltas = list[Delta]
-"""What happened, oldest first; never empty."""
+"""The deltas are ordered from the oldest to the newest. The list is never empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedFinalStateUnknown:
-    """Stands for an object whose deletion was missed: `obj` is how it was last seen, None if it was not."""
+    """Represent an object whose DELETED event was missed.
+
+    `obj` is the last known version, or None if there is none.
+    """
 
     key: str
     obj: Any
 
 
 def deletion_handling_meta_namespace_key_func(obj: Any) -> str:
-    """As meta_namespace_key_func, also for what stands for a deleted object. Go: controller.go"""
+    """Return the key of an object or of a DeletedFinalStateUnknown.
+
+    Go: controller.go
+    """
     return obj.key if isinstance(obj, DeletedFinalStateUnknown) else meta_namespace_key_func(obj)

@@ -1,4 +1,4 @@
-"""What a queue of changes is to those who fill and drain it.
+"""Define what the threads that fill and drain a queue of changes share.
 
 Go: k8s.io/client-go/tools/cache/fifo.go
 """
@@ -10,14 +10,20 @@ from collections.abc import Callable
 from pkg.client_go.tools.cache.delta_fifo import Deltas
 
 PopProcessFunc = Callable[[Deltas, bool], None]
-"""Takes the deltas that came out of the queue, and whether they are of the first list."""
+"""The function receives the deltas from the queue, and whether they belong to the first list."""
 
 ProcessBatchFunc = Callable[[Deltas, bool], None]
-"""As PopProcessFunc, for deltas of as many objects; raises TransactionError for those that it could not process."""
+"""The function receives deltas of different objects, and whether they belong to the first list.
+
+It raises TransactionError for the deltas that it could not process.
+"""
 
 
 class FIFOClosedError(Exception):
-    """The queue is closed and empty. Go: ErrFIFOClosed"""
+    """Signal that the queue is closed and empty.
+
+    Go: ErrFIFOClosed
+    """
 
     def __init__(self) -> None:
         super().__init__("DeltaFIFO: manipulating with closed queue")

@@ -1,4 +1,4 @@
-"""Names for groups of stored objects: an index maps values to the keys of the objects that have them.
+"""Define indices, which map values to the keys of the objects that have these values.
 
 Go: k8s.io/client-go/tools/cache/index.go
 """
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 IndexFunc = Callable[[Any], list[str]]
-"""The values of an object in an index."""
+"""An index function returns the values of an object in the index."""
 
 Indexers = dict[str, IndexFunc]
-"""Index functions by the name of their index."""
+"""Indexers map the name of an index to its index function."""
 
 NAMESPACE_INDEX = "namespace"
-"""The usual name of the index that meta_namespace_index_func makes."""
+"""This is the usual name of the index that meta_namespace_index_func makes."""
 
 
 def meta_namespace_index_func(obj: Any) -> list[str]:
-    """The namespace of an object; raises ValueError for what is no API object."""
+    """Return the namespace of an object; raise ValueError if it is not an API object."""
     metadata = getattr(obj, "metadata", None)
     if metadata is None:
         raise ValueError(f"object has no meta: {obj!r}")

@@ -1,4 +1,4 @@
-"""Selecting stored objects by label.
+"""Select stored objects by label.
 
 Go: k8s.io/client-go/tools/cache/listers.go
 """
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 def list_all(store: Store[T], selector: labels.Selector) -> list[T]:
-    """The objects of all namespaces that the selector matches."""
+    """Return the objects of all namespaces that the selector matches."""
     return [] if selector.selects_nothing else _select(store.list(), selector)
 
 
 def list_all_by_namespace(indexer: Indexer[T], namespace: str, selector: labels.Selector) -> list[T]:
-    """The objects of a namespace ("" is all) that the selector matches."""
+    """Return the objects of one namespace ("" means all) that the selector matches."""
     if not namespace or selector.selects_nothing:
         return list_all(indexer, selector)
     try:
@@ -36,27 +36,27 @@ def list_all_by_namespace(indexer: Indexer[T], namespace: str, selector: labels.
 
 
 class GenericLister(Generic[T]):
-    """Reads the objects of one resource from an indexer."""
+    """Read the objects of one resource from an indexer."""
 
     def __init__(self, indexer: Indexer[T], resource: str, namespace: str = "") -> None:
-        """`resource` is for errors, in the singular: "node", "csidriver.storage.k8s.io"."""
+        """Prepare a lister; `resource` is the singular name for errors: "node", "csidriver.storage.k8s.io"."""
         self._indexer = indexer
         self._resource = resource
         self._namespace = namespace
 
     def list(self, selector: labels.Selector | None = None) -> builtins.list[T]:
-        """The objects that the selector matches; without one all."""
+        """Return the objects that the selector matches, or all objects without a selector."""
         return list_all_by_namespace(self._indexer, self._namespace, selector or labels.everything())
 
     def get(self, name: str) -> T:
-        """Raises apierrors.StatusError (not found)."""
+        """Return the object with this name; raise apierrors.StatusError (not found) if it does not exist."""
         obj = self._indexer.get_by_key(f"{self._namespace}/{name}" if self._namespace else name)
         if obj is None:
             raise apierrors.new_not_found(self._resource, name)
         return obj
 
     def by_namespace(self, namespace: str) -> GenericLister[T]:
-        """The same for one namespace."""
+        """Return a lister for one namespace."""
         return GenericLister(self._indexer, self._resource, namespace)
 
 

@@ -1,4 +1,4 @@
-"""Listing and watching one kind of object.
+"""List and watch one kind of object.
 
 Go: k8s.io/client-go/tools/cache/listwatch.go
 """
@@ -23,20 +23,23 @@ T = TypeVar("T")
 
 
 class ListerWatcher(Protocol[T]):
-    """Both calls end at once, raising anything, when ctx does."""
+    """Define how to list and watch one kind of object; a Go interface.
+
+    When ctx ends, both calls end at once and raise an exception of any kind.
+    """
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions) -> Page[T]:
-        """One page of the objects and the resource version that they are of; raises what the API answers."""
+        """Return one page of the objects with its resource version, or raise the API server's error."""
         ...
 
     def watch(self, ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[T]:
-        """Begin a watch, for the caller to stop; raises what the API answers."""
+        """Start a watch, which the caller must stop, or raise the API server's error."""
         ...
 
 
 @dataclass(frozen=True)
 class ListWatch(Generic[T]):
-    """A ListerWatcher made of two functions, and what is known of the client that they call."""
+    """Implement ListerWatcher with two functions; `client` is the client that they call."""
 
     list_func: Callable[[golang.Context, metav1.ListOptions], Page[T]]
     watch_func: Callable[[golang.Context, metav1.ListOptions], watch.Interface[T]]
@@ -49,12 +52,12 @@ class ListWatch(Generic[T]):
         return self.watch_func(ctx, options)
 
     def is_watch_list_semantics_unsupported(self) -> bool:
-        """Whether the client cannot begin a watch with the existing objects, as fakes cannot."""
+        """Report whether the client cannot start a watch with the existing objects, as is the case for fakes."""
         return watchlist.does_client_not_support_watch_list_semantics(self.client)
 
 
 def new_list_watch_from_client(client: ListerWatcher[T], field_selector: str) -> ListWatch[T]:
-    """List and watch the resource of a kubernetes.ResourceClient, restricted by fields ("" is all)."""
+    """List and watch the resource of a kubernetes.ResourceClient, restricted by a field selector ("" selects all)."""
 
     def restrict(options: metav1.ListOptions) -> metav1.ListOptions:
         return msgspec.structs.replace(options, field_selector=field_selector)
@@ -65,7 +68,10 @@ def new_list_watch_from_client(client: ListerWatcher[T], field_selector: str) ->
 def new_filtered_list_watch_from_client(
     client: ListerWatcher[T], options_modifier: Callable[[metav1.ListOptions], metav1.ListOptions]
 ) -> ListWatch[T]:
-    """As new_list_watch_from_client, with any change of the options; those are frozen, so it returns new ones."""
+    """List and watch with options that options_modifier changes.
+
+    ListOptions are frozen, so the modifier returns new ones.
+    """
     return ListWatch(
         lambda ctx, options: client.list(ctx, options_modifier(options)),
         lambda ctx, options: client.watch(ctx, options_modifier(options)),

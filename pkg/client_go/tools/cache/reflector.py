@@ -1,11 +1,14 @@
-"""Keeps a store as the API server has the objects of one kind.
+"""Keep a store in step with the API server's objects of one kind.
 
 Go: k8s.io/client-go/tools/cache/reflector.go
 
-One round of list_and_watch: get all objects, replace the store's with them, then apply one watch after the other,
-each from the resource version at which the last one ended, until one fails in a way that asks for a new round.
-All objects come as the beginning of a watch ("watch list"), which ends with a marked bookmark and goes on as the
-first watch; or, from a server that does not do that, or with the gate WatchListClient off, as a list in pages.
+Each round of list_and_watch fetches all objects, replaces the store's contents with them, and then runs one watch after
+the other. Each watch starts at the resource version at which the previous one ended. The round ends when a watch fails
+in a way that requires the objects to be listed again.
+
+By default the objects arrive as the initial events of a watch ("watch list"). A marked bookmark ends the initial
+events, and the same watch continues as the first watch of the round. If the server does not support watch lists, or the
+gate WatchListClient is off, the objects arrive as a list in pages.
 """
 
 from __future__ import annotations
@@ -36,27 +39,30 @@ if TYPE_CHECKING:
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# Watches are asked to end after a random time from this to twice this, so that they do not all come back at once.
+# Each watch asks for a random timeout between this value and twice this value, in seconds, so that the watches of many
+# clients do not all restart at the same time.
 _MIN_WATCH_TIMEOUT = 300.0
 
-# About one attempt per 45 s against a server that stays away.
+# With these parameters the reflector makes about one attempt per 45 s against a server that is down.
 _BACKOFF = wait.Backoff(duration=0.8, factor=2.0, jitter=1.0, steps=38, cap=30.0)
 _BACKOFF_RESET = 120.0
 
-# A watch that ended sooner, without an event, is a fault; to begin it again at once would be a busy loop.
+# A watch that ended within this time (in seconds) without an event is an error. Restarting such a watch at once would
+# be a busy loop.
 _SHORT_WATCH = 1.0
-# An API server sends a bookmark each minute, unless it has not come as far as the version that the watch began at.
+# An API server sends a bookmark each minute, except while its own state is older than the version at which the watch
+# started. The unit is seconds.
 _SILENT_WATCH = 120.0
 
-# How often a watch list that does not come to its end is worth a warning.
+# A warning is logged each time a watch list has gone this long, in seconds, without finishing.
 _INITIAL_EVENTS_END_WARNING = 10.0
 
 
 class ReflectorStore(Protocol[T_contra]):
-    """What a reflector needs of a store. Objects that it is given are its own."""
+    """Define what a reflector needs from a store, which owns the objects that it is given."""
 
     def get_by_key(self, key: str) -> Any | None:
-        """The newest that it has of an object."""
+        """Return the newest version of an object that the store has."""
         ...
 
     def add(self, obj: T_contra) -> None: ...
@@ -71,7 +77,7 @@ class ReflectorStore(Protocol[T_contra]):
 
 
 class VeryShortWatchError(Exception):
-    """A watch ended within a second without an event."""
+    """Signal that a watch ended within a second without an event."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -80,13 +86,13 @@ class VeryShortWatchError(Exception):
 
 
 class SilentWatchError(Exception):
-    """A watch has lasted for minutes, and brought neither an event nor a bookmark.
+    """Signal that a watch lasted for minutes without an event or a bookmark.
 
-    DIVERGES (safer): after a watch without any event or bookmark for minutes, all objects are listed anew.
-    Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watch: the next watch goes on from the version that the
-    reflector has.
-    Why: a server that was given back an older state of its storage tells nothing of what is later, until its version
-    has caught up.
+    DIVERGES (safer): the reflector lists all objects again after a watch without any event or bookmark for minutes.
+    Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watch: the next watch continues from the reflector's
+    resource version.
+    Why: a server whose storage was restored from a backup sends no events until its version has caught up with the
+    reflector's.
     Test: reflector_test.py:test_a_server_that_was_given_back_an_older_state_is_listed
     """
 
@@ -95,11 +101,14 @@ class SilentWatchError(Exception):
 
 
 WatchErrorHandler = Callable[["Reflector", Exception], object]
-"""Told of each error that ends a round, before the pause; must return soon."""
+"""The reflector calls this function with each error that ends a round, before it backs off.
+
+The function must return soon.
+"""
 
 
 def default_watch_error_handler(reflector: Reflector, err: Exception) -> None:
-    """Log the error, as loud as it deserves."""
+    """Log the error at a level that fits its kind."""
     about = {"reflector": reflector.name, "type": reflector.type_description}
     if is_expired_error(err):
         klog.v(4).info_s("Watch closed", **about, err=err)
@@ -108,7 +117,10 @@ def default_watch_error_handler(reflector: Reflector, err: Exception) -> None:
 
 
 class Reflector:
-    """Runs in the thread that calls run; last_sync_resource_version may be read from any."""
+    """Run list_and_watch in the thread that calls run.
+
+    Any thread may read last_sync_resource_version.
+    """
 
     def __init__(
         self,
@@ -121,16 +133,16 @@ class Reflector:
         backoff: wait.Backoff | None = None,
         min_watch_timeout: float = _MIN_WATCH_TIMEOUT,
     ) -> None:
-        """Objects of another than the expected type are left out; None expects nothing.
+        """Prepare a reflector that ignores objects of any type other than the expected one.
 
-        With a resync period (seconds; 0 is never) the store is asked that often to report its objects again, if
-        should_resync says so.
+        If expected_type is None, the reflector accepts every type. After each resync period (in seconds; 0 means never)
+        the reflector asks the store to report its objects again, provided that should_resync returns True.
         """
         self.type_description = expected_type.__name__ if expected_type is not None else "<unspecified>"
         self.name = name or f"reflector-{self.type_description}"
         self.should_resync: Callable[[], bool] = lambda: True
         self.watch_error_handler: WatchErrorHandler = default_watch_error_handler
-        # Objects per page of a list; None leaves that to the reflector.
+        # The number of objects per page of a list. None lets the reflector choose.
         self.watch_list_page_size: int | None = None
         self._lister_watcher = lister_watcher
         self._expected_type = expected_type
@@ -139,10 +151,11 @@ class Reflector:
         self._clock: clock_.Clock = clock or clock_.RealClock()
         self._min_watch_timeout = min_watch_timeout
         self._delay = (backoff or _BACKOFF).delay_with_reset(self._clock, _BACKOFF_RESET)
-        # Whether the server pages even lists that it may answer from its cache: then it has none.
+        # True if the server pages even lists that it could answer from its watch cache, which means that it has no such
+        # cache.
         self._paginated_result = False
         self._last_sync_resource_version = ""
-        # Whether the server no longer, or not yet, knows that version.
+        # True if the server no longer knows that version, or does not know it yet.
         self._is_last_sync_resource_version_unavailable = False
         self._use_watch_list = features.feature_gate.enabled(
             features.WATCH_LIST_CLIENT
@@ -150,7 +163,7 @@ class Reflector:
 
     @property
     def last_sync_resource_version(self) -> str:
-        """The version up to which the store has everything; "" before the first round."""
+        """Return the resource version up to which the store is complete, or "" before the first round."""
         return self._last_sync_resource_version
 
     def run(self, ctx: golang.Context) -> None:
@@ -160,31 +173,35 @@ class Reflector:
         while ctx.err() is None:
             try:
                 self.list_and_watch(ctx)
-            except Exception as err:  # whatever fails, the store must not stay behind for ever
+            except Exception as err:  # The store must not stay outdated for ever, whatever fails.
                 with contain("Unable to handle the error of a watch", ctx, **about):
                     self.watch_error_handler(self, err)
             self._pause(ctx)
         klog.v(3).info_s("Stopping reflector", **about)
 
     def list_and_watch(self, ctx: golang.Context) -> None:
-        """One round; returns when a new one is due, or ctx is done. Raises what kept it from watching."""
+        """Run one round.
+
+        Return when a new round is due or ctx is done. Raise the error that prevented the watch.
+        """
         klog.v(3).info_s("Listing and watching", type=self.type_description, reflector=self.name)
         try:
             watcher = self._watch_list_or_list(ctx)
             klog.v(2).info_s("Caches populated", type=self.type_description, reflector=self.name)
             self._watch_with_resync(ctx, watcher)
         except Exception:
-            # Who ends the context may see any error from the call that this cuts short.
+            # After the context has ended, an interrupted call may raise any error, so only ctx.err() decides.
             if ctx.err() is None:
                 raise
 
     def _watch_list_or_list(self, ctx: golang.Context) -> watch.Interface[Any] | None:
-        """Fill the store; returns the watch that goes on from there, if there is one already."""
+        """Fill the store, and return the watch that continues from there, or None if no watch is open yet."""
         if self._use_watch_list:
             try:
                 return self._watch_list(ctx)
             except Exception as err:
-                # Whatever a server answers that does not know this mode; the list tells if more is wrong with it.
+                # A server that does not know watch lists may answer with any error. If something else is wrong, the
+                # list fails too.
                 if ctx.err() is not None:
                     raise
                 klog.v(4).info_s(
@@ -203,12 +220,16 @@ class Reflector:
             resync.stop()
 
     def _watch(self, ctx: golang.Context, watcher: watch.Interface[Any] | None, resync: _Resync) -> None:
-        """Watch again and again from where the last watch ended, `watcher` being the first if it is given."""
+        """Run one watch after the other, each starting where the previous one ended.
+
+        `watcher` is the first watch if it is not None.
+        """
         while True:
             start = self._clock.monotonic()
             propagate_rv_from_start = True
             if watcher is None:
-                # From no version in particular, all objects come first, in no order of versions.
+                # A watch without a specific version first sends all objects, which are not in the order of their
+                # versions.
                 propagate_rv_from_start = self._last_sync_resource_version not in ("", "0")
                 watcher = self._start_watch(ctx)
                 if watcher is None:
@@ -217,7 +238,7 @@ class Reflector:
             try:
                 events.handle(ctx, start, watcher, resync)
             except Exception as err:
-                # The server may end a watch with any error; a new watch or a new list is the answer to all of them.
+                # The server may end a watch with any error. The response to every error is a new watch or a new list.
                 if ctx.err() is not None or not self._may_go_on_after(err):
                     return
                 self._pause(ctx)
@@ -226,7 +247,10 @@ class Reflector:
             watcher = None
 
     def _start_watch(self, ctx: golang.Context) -> watch.Interface[Any] | None:
-        """Begin a watch where the last one ended; None after a pause, if that failed and can be tried again."""
+        """Start a watch where the last one ended.
+
+        Return None, after a pause, if the attempt failed and can be repeated.
+        """
         options = metav1.ListOptions(
             watch=True,
             resource_version=self._last_sync_resource_version,
@@ -245,10 +269,13 @@ class Reflector:
         return None
 
     def _may_go_on_after(self, err: Exception) -> bool:
-        """Whether the next watch can begin where this one failed, after a pause; otherwise a new round must."""
+        """Report whether the next watch can start, after a pause, at the version where this one failed.
+
+        Otherwise a new round is necessary.
+        """
         about = {"reflector": self.name, "type": self.type_description}
         if is_expired_error(err):
-            # The version stays: a list from it gives what is at least as new.
+            # The resource version is kept: a list with this version returns data that is at least as new.
             klog.v(4).info_s("Watch closed", **about, err=err)
             return False
         if apierrors.is_too_many_requests(err):
@@ -258,7 +285,7 @@ class Reflector:
         return False
 
     def _list(self, ctx: golang.Context) -> None:
-        """Replace the store's objects by a list; raises what the API answers."""
+        """Replace the store's objects with a new list, or raise the API server's error."""
         resource_version = self._relist_resource_version()
         listed = self._get_list(ctx, resource_version)
         page = listed.page
@@ -269,7 +296,10 @@ class Reflector:
         self._set_last_sync_resource_version(page.metadata.resource_version)
 
     def _kept(self, undecodable: Iterable[watch.Undecodable]) -> list[Any]:
-        """What stands for objects that exist and cannot be read any more: better old than taken for gone."""
+        """Return the substitutes for objects that exist but can no longer be decoded.
+
+        An outdated object is better than one that the kubelet takes for deleted.
+        """
         found = ((which, self._store.get_by_key(which.key)) for which in undecodable)
         return [obj for which, known in found if (obj := _substitute(known, which)) is not None]
 
@@ -280,20 +310,24 @@ class Reflector:
         except apierrors.StatusError as err:
             if not is_expired_error(err) and not apierrors.is_too_large_resource_version(err):
                 raise
-        # Once more, at once, without asking for that version.
+        # The second attempt follows at once and does not ask for a specific version.
         self._is_last_sync_resource_version_unavailable = True
         return lister.list(ctx, metav1.ListOptions(resource_version=self._relist_resource_version()))
 
     def _page_size(self, resource_version: str) -> int:
-        """With a version that it has seen, a list can come from the server's cache, but only if it is not paged."""
+        """Return the page size for a list with this resource version.
+
+        The server can answer a list with a specific version from its watch cache, but only if the list is not paged. A
+        page size of 0 turns paging off.
+        """
         if self.watch_list_page_size is not None:
             return self.watch_list_page_size
         return 0 if resource_version not in ("", "0") and not self._paginated_result else pager.DEFAULT_PAGE_SIZE
 
     def _watch_list(self, ctx: golang.Context) -> watch.Interface[Any]:
-        """Replace the store's objects by those that a watch begins with, and return the watch, which goes on.
+        """Replace the store's objects with the initial events of a watch, and return that watch, which continues.
 
-        Raises what the API answers, if trying again would not help, and ctx.err().
+        Raise the API server's error if another attempt would not help, and ctx.err() once ctx is done.
         """
         while True:
             resource_version = ""
@@ -308,10 +342,11 @@ class Reflector:
                 watcher = self._start_watch_list(ctx)
                 events = _Events(self, temporary_store, remember, propagate_rv_from_start=False)
                 if not events.handle_initial(ctx, start, watcher):
-                    # DIVERGES (safer): a watch that ends before it has sent all objects is begun again after a pause.
-                    # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: it is begun again at
-                    # once.
-                    # Why: a server that ends each of its watches would be asked without a pause.
+                    # DIVERGES (safer): the reflector pauses before it restarts a watch that ended before it had sent
+                    # all objects.
+                    # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: the Go kubelet restarts the
+                    # watch at once.
+                    # Why: a server that ends each of its watches would receive requests without a pause.
                     # Test: reflector_test.py:test_a_watch_list_that_ends_early_is_followed_by_a_pause
                     self._pause(ctx)
                     continue
@@ -341,7 +376,7 @@ class Reflector:
         return self._lister_watcher.watch(ctx, options)
 
     def _recover_watch_list(self, ctx: golang.Context, err: Exception) -> bool:
-        """Make ready for another attempt; returns whether that may help."""
+        """Prepare another attempt, and return whether it may succeed."""
         if ctx.err() is not None:
             return False
         if is_watch_error_retriable(err):
@@ -349,10 +384,11 @@ class Reflector:
             klog.v(2).info_s("watch-list failed - backing off", **about, err=err)
             self._pause(ctx)
             return True
-        # DIVERGES (safer): if the server calls even a watch from no particular version expired, the objects are listed.
-        # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: it is asked again and again, without a
-        # pause.
-        # Why: the server would be flooded, and the kubelet never learn of its objects.
+        # DIVERGES (safer): the reflector lists the objects if the server reports even a watch without a version as
+        # expired.
+        # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: the Go kubelet repeats the watch
+        # without a pause.
+        # Why: the server would be flooded with requests, and the kubelet would never receive its objects.
         # Test: reflector_test.py:test_a_server_that_has_no_version_at_all_is_listed
         if self._is_last_sync_resource_version_unavailable or not (
             is_expired_error(err) or apierrors.is_too_large_resource_version(err)
@@ -365,28 +401,32 @@ class Reflector:
         return int(random.uniform(self._min_watch_timeout, 2 * self._min_watch_timeout))
 
     def _pause(self, ctx: golang.Context) -> None:
-        """Wait for the next pause of the back-off, or until ctx is done."""
+        """Wait for the next backoff delay, or until ctx is done."""
         wait.sleep(ctx, self._delay(), self._clock)
 
     def _set_last_sync_resource_version(self, resource_version: str) -> None:
         self._last_sync_resource_version = resource_version
 
     def _relist_resource_version(self) -> str:
-        """What a list asks for: at first any version, so from the server's cache; then what we have, or newer;
-        or, if the server does not know that, what the storage has now."""
+        """Return the resource version that a list asks for.
+
+        The first list asks for any version ("0"), which the server can answer from its watch cache. Later lists ask for
+        data at least as new as the store's. If the server does not know that version, the list asks for the newest data
+        in etcd ("").
+        """
         if self._is_last_sync_resource_version_unavailable:
             return ""
         return self._last_sync_resource_version or "0"
 
     def _rewatch_resource_version(self) -> str:
-        """What a watch list asks for: what we have, or newer; or what the storage has now."""
+        """Return the resource version that a watch list asks for: the store's, or "" for the newest data in etcd."""
         return "" if self._is_last_sync_resource_version_unavailable else self._last_sync_resource_version
 
 
 class _Resync:
-    """Asks the store to resync, each period after the last time.
+    """Ask the store to resync, one period after each previous resync.
 
-    This is one more case of the select on the watch, where Go has a goroutine.
+    The timer is one more case of the select on the watch, where Go has a goroutine.
     """
 
     def __init__(self, reflector: Reflector) -> None:
@@ -399,7 +439,7 @@ class _Resync:
         return self._timer.channel if self._timer is not None else None
 
     def resync(self) -> None:
-        """Do what the channel asks for."""
+        """Resync the store if the reflector should, and restart the timer."""
         if self._reflector.should_resync():
             klog.v(4).info_s("Forcing resync", reflector=self._reflector.name)
             self._reflector._store.resync()
@@ -413,18 +453,25 @@ class _Resync:
 
 @dataclass
 class _Events:
-    """Applies the events of one watch to a store. Go: handleAnyWatch"""
+    """Apply the events of one watch to a store.
+
+    Go: handleAnyWatch
+    """
 
     reflector: Reflector
     store: ReflectorStore[Any]
     set_resource_version: Callable[[str], None]
-    # Whether every event is newer than all before; if not, that holds from the first which is not ADDED.
+    # True if each event is newer than all events before it. Otherwise that holds only from the first event that is not
+    # ADDED.
     propagate_rv_from_start: bool
     count: int = 0
     initial_events_ended: bool = False
 
     def handle(self, ctx: golang.Context, start: float, watcher: watch.Interface[Any], resync: _Resync) -> None:
-        """Return when the watch ends; raises the error that ended it, and ctx.err(). Leaves the watch to stop."""
+        """Apply events until the watch ends.
+
+        Raise the error that ended the watch, or ctx.err(). The caller must stop the watch.
+        """
         results, done = watcher.result_chan(), ctx.done()
         while True:
             event = golang.select(results, done, resync.channel).took(results)
@@ -437,9 +484,9 @@ class _Events:
         self._finish(ctx, start)
 
     def handle_initial(self, ctx: golang.Context, start: float, watcher: watch.Interface[Any]) -> bool:
-        """As handle, until the bookmark that ends the existing objects; returns whether that came.
+        """Apply the initial events up to the bookmark that ends them, and return whether the bookmark arrived.
 
-        The watch is stopped if not.
+        If it did not, the watch is stopped.
         """
         results, done = watcher.result_chan(), ctx.done()
         warning = _InitialEventsEndWarning(self.reflector, start)
@@ -467,7 +514,7 @@ class _Events:
         return True
 
     def _finish(self, ctx: golang.Context, start: float) -> None:
-        """What becomes of a watch that gives no more events."""
+        """Raise the error that fits a watch without further events, or log its normal end."""
         ctx.raise_if_done()
         seconds = self.reflector._clock.monotonic() - start
         if self.count == 0 and seconds < _SHORT_WATCH:
@@ -478,7 +525,11 @@ class _Events:
         klog.v(4).info_s("Watch close", **about, totalItems=self.count)
 
     def _apply(self, event: watch.Event[Any]) -> None:
-        """Raises the error that the event is; a fault of one object is logged, and the others go on."""
+        """Apply one event to the store.
+
+        Raise the error that an ERROR event carries. A problem with a single object is logged, and the other events are
+        applied.
+        """
         if event.type == watch.ERROR:
             raise _error_of(event.object)
         if isinstance(event.object, watch.Undecodable):
@@ -501,7 +552,7 @@ class _Events:
         self.count += 1
 
     def _apply_undecodable(self, event_type: str, which: watch.Undecodable) -> None:
-        """The store keeps what it had of an object that cannot be read, until that is deleted."""
+        """Keep the known version of an object that cannot be decoded, until a DELETED event arrives for it."""
         known = self.reflector._store.get_by_key(which.key)
         obj = _substitute(known, which)
         if event_type == watch.DELETED or obj is None:
@@ -514,7 +565,10 @@ class _Events:
         self.count += 1
 
     def _change_store(self, event: watch.Event[Any], metadata: metav1.ObjectMeta) -> None:
-        """Raises MemoryError."""
+        """Change the store as the event says.
+
+        Raise MemoryError; every other error is logged.
+        """
         name = self.reflector.name
         try:
             match event.type:
@@ -530,15 +584,15 @@ class _Events:
                 case _:
                     klog.error_s(None, "Unknown watch event", reflector=name, event=event)
         except MemoryError:
-            raise  # it is no fault of the object, which comes again with a new list
-        except Exception as err:  # one object that the store refuses must not keep the others out
+            raise  # The object is not at fault, and the next list brings it again.
+        except Exception as err:  # One object that the store refuses must not block the others.
             trace = klog.stacktrace(err)
             what = f"Unable to apply {event.type} watch event to store"
             klog.error_s(err, what, reflector=name, object=klog.kobj(event.object), stacktrace=trace)
 
 
 class _InitialEventsEndWarning:
-    """Warns while a watch list neither brings objects nor comes to its end."""
+    """Log a warning while a watch list neither brings objects nor ends."""
 
     def __init__(self, reflector: Reflector, start: float) -> None:
         self._name = reflector.name
@@ -555,7 +609,10 @@ class _InitialEventsEndWarning:
         self._last_event = self._clock.monotonic()
 
     def warn_if_expired(self) -> None:
-        """To be called at each tick of the channel."""
+        """Log a warning if no event has arrived for a while.
+
+        The caller calls this at each tick of the channel.
+        """
         now = self._clock.monotonic()
         if self._last_event is None:
             err = (
@@ -576,11 +633,12 @@ class _InitialEventsEndWarning:
 
 
 def _substitute(known: Any | None, which: watch.Undecodable) -> Any | None:
-    """What the store shall have in the place of an object that cannot be read, None for nothing.
+    """Return what the store must hold in place of an object that cannot be decoded, or None for nothing.
 
-    That is the known object with the version, the deletion and the phase of the unreadable one. Of a pod that is not
-    known in full, or no longer the same, it is what can be read: the pod may be running, which must not end because
-    the kubelet was started anew, and when the pod is being deleted the kubelet must see to its end.
+    The substitute is the known object with the version, the deletion and the phase of the object that cannot be
+    decoded. If the store does not know the pod in full, or the UID has changed, the substitute is a PartialPod with the
+    fields that can be decoded. Such a pod may be running: a restart of the kubelet must not stop it, and when the pod
+    is deleted, the kubelet must finish its termination.
     """
     partial = which.partial
     if partial is None:
@@ -599,15 +657,18 @@ def _substitute(known: Any | None, which: watch.Undecodable) -> Any | None:
 
 
 def is_expired_error(err: BaseException) -> bool:
-    """Whether the server no longer has the resource version asked for."""
+    """Report whether the server no longer has the requested resource version."""
     return apierrors.is_resource_expired(err) or apierrors.is_gone(err)
 
 
 def is_watch_error_retriable(err: BaseException) -> bool:
-    """Whether the server is only away or busy: then the watch can most likely go on where it ended."""
+    """Report whether the server is only unreachable or busy.
+
+    In this case a watch can most likely continue where it ended.
+    """
     return utilnet.is_connection_refused(err) or apierrors.is_too_many_requests(err)
 
 
 def _error_of(obj: object) -> Exception:
-    """The error that an ERROR event carries."""
+    """Return the error that an ERROR event carries."""
     return apierrors.from_status(obj) if isinstance(obj, metav1.Status) else ValueError(f"unexpected object: {obj!r}")

@@ -1,10 +1,10 @@
-"""One copy of the API server's objects of a kind, for any number of readers and handlers.
+"""Share one copy of the API server's objects of a kind among any number of readers and handlers.
 
 Go: k8s.io/client-go/tools/cache/shared_informer.go
 
-Threads: the informer's own (run), which takes changes from the queue, applies them to the store and hands
-notifications out; the reflector's, which fills the queue; and one per handler, which calls it. Between the
-informer and a handler is a queue without a limit, so a slow handler holds up nobody else.
+The informer's own thread (run) takes changes from the queue, applies them to the store and passes notifications on. The
+reflector's thread fills the queue. Each handler has a thread that calls it. The queue between the informer and a
+handler is unbounded, so a slow handler delays only itself.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from pkg.client_go.tools.cache.the_real_fifo import RealFIFO
 T = TypeVar("T")
 
 InformerSynced = Callable[[], bool]
-"""Whether an informer, or anything like it, has everything."""
+"""An InformerSynced function reports whether an informer, or anything similar, has all its objects."""
 
-# Seconds between two looks at functions that cannot be waited for.
+# The interval, in seconds, at which wait_for_cache_sync polls the functions.
 _SYNCED_POLL_PERIOD = 0.1
 
 _MINIMUM_RESYNC_PERIOD = 1.0
 
 
 class InformerStateError(RuntimeError):
-    """It is too late for that: the informer has started, or stopped."""
+    """Signal that the call is not allowed because the informer has already started or stopped."""
 
 
 class DoneChecker(Protocol):
-    """Something that ends once, and can be waited for."""
+    """Define something that finishes once and can be waited for."""
 
     def done(self) -> golang.Channel[None]:
-        """Closed at the end."""
+        """Return a channel that is closed when this is done."""
         ...
 
 
 def wait_for_cache_sync(ctx: golang.Context, *cache_syncs: InformerSynced) -> bool:
-    """Wait until all functions say yes; False if ctx is done before."""
+    """Wait until all functions return True; return False if ctx is done first."""
     try:
         wait.poll_until_context_cancel(ctx, _SYNCED_POLL_PERIOD, True, lambda: all(synced() for synced in cache_syncs))
     except golang.ContextError:
@@ -66,7 +66,7 @@ def wait_for_cache_sync(ctx: golang.Context, *cache_syncs: InformerSynced) -> bo
 
 
 def wait_for(ctx: golang.Context, *checkers: DoneChecker) -> bool:
-    """Wait until all are done, without polling; False if ctx is done before."""
+    """Wait, without polling, until all checkers are done; return False if ctx is done first."""
     for checker in checkers:
         golang.select(checker.done(), ctx.done())
         if not checker.done().try_recv()[2]:
@@ -95,19 +95,19 @@ _Notification = _Add | _Update | _Delete
 
 
 class ResourceEventHandlerRegistration(Protocol):
-    """Stands for a handler in an informer."""
+    """Represent a handler that is registered with an informer."""
 
     def has_synced(self) -> bool:
-        """Whether the handler was told of every object of the first list."""
+        """Report whether the handler has received every object of the first list."""
         ...
 
 
 class SharedIndexInformer(Generic[T]):
-    """Keeps a store of the objects of a ListerWatcher, and tells handlers what changes. Safe from any thread.
+    """Keep a store of a ListerWatcher's objects, and notify handlers of changes.
 
-    The store follows the server: what changes there changes here in the same order, across all objects, though a list
-    leaves out what was between it and what was before, and a store can go through several changes at once. Handlers
-    hear of a change after it is in the store.
+    All methods are thread-safe. The store applies changes in the server's order, across all objects. It can skip
+    states: a list leaves out what happened since the previous event, and one transaction can apply several changes.
+    Handlers receive a change after the store has it.
     """
 
     def __init__(
@@ -118,14 +118,17 @@ class SharedIndexInformer(Generic[T]):
         indexers: Indexers | None = None,
         clock: clock_.Clock | None = None,
     ) -> None:
-        """Without a resync period (seconds) there are no resyncs unless a handler asks for them before the start."""
+        """Prepare an informer; run starts it.
+
+        Without a resync period (in seconds) there are no resyncs, unless a handler asks for them before the start.
+        """
         self._lister_watcher = lister_watcher
         self._object_type = object_type
         self._clock: clock_.Clock = clock or clock_.RealClock()
         self._indexer: Indexer[T] = new_indexer(deletion_handling_meta_namespace_key_func, indexers or {})
         self._queue = new_queue_fifo(self._indexer)
         self._processor = _SharedProcessor(object_type.__name__, self._clock)
-        # Guards the fields below; taken before _block_deltas.
+        # This lock guards the fields below. A thread that needs both locks takes it before _block_deltas.
         self._started_lock = threading.Lock()
         self._started = False
         self._stopped = False
@@ -133,11 +136,12 @@ class SharedIndexInformer(Generic[T]):
         self._resync_check_period = resync_period
         self._default_resync_period = resync_period
         self._watch_error_handler: WatchErrorHandler | None = None
-        # Held while changes go to the store and the handlers, so that a handler can join in between.
+        # This lock is held while a change goes to the store and to the handlers, so a new handler joins between two
+        # changes.
         self._block_deltas = threading.Lock()
 
     def run(self, ctx: golang.Context) -> None:
-        """Follow the server until ctx is done; once only."""
+        """Follow the server until ctx is done; an informer can run only once."""
         with self._started_lock:
             if self._started:
                 klog.warning_s("The sharedIndexInformer has started, run more than once is not allowed")
@@ -153,11 +157,14 @@ class SharedIndexInformer(Generic[T]):
             self._processor.stop()
 
     def has_synced(self) -> bool:
-        """Whether the store has everything of the first list; handlers may not have heard of it yet."""
+        """Report whether the store has every object of the first list.
+
+        Handlers may not have been notified of all of them yet.
+        """
         return self._queue.has_synced()
 
     def done(self) -> golang.Channel[None]:
-        """Closed once has_synced."""
+        """Return the channel that is closed once has_synced returns True."""
         return self._queue.done()
 
     def is_stopped(self) -> bool:
@@ -165,7 +172,7 @@ class SharedIndexInformer(Generic[T]):
             return self._stopped
 
     def last_sync_resource_version(self) -> str:
-        """The resource version that the queue was last brought to; "" before the first list."""
+        """Return the resource version of the newest change in the queue, or "" before the first list."""
         with self._started_lock:
             return self._controller.last_sync_resource_version() if self._controller is not None else ""
 
@@ -176,14 +183,17 @@ class SharedIndexInformer(Generic[T]):
         return self._indexer
 
     def add_indexers(self, indexers: Indexers) -> None:
-        """Raises ValueError if a name is taken, InformerStateError once the informer has stopped."""
+        """Add index functions.
+
+        Raise ValueError if a name is already in use, and InformerStateError once the informer has stopped.
+        """
         with self._started_lock:
             if self._stopped:
                 raise InformerStateError("indexer was not added because it has stopped already")
             self._indexer.add_indexers(indexers)
 
     def set_watch_error_handler(self, handler: WatchErrorHandler) -> None:
-        """Be told of errors of listing and watching; raises InformerStateError once the informer has started."""
+        """Call the handler for errors of lists and watches; raise InformerStateError once the informer has started."""
         with self._started_lock:
             if self._started:
                 raise InformerStateError("informer has already started")
@@ -192,10 +202,11 @@ class SharedIndexInformer(Generic[T]):
     def add_event_handler(
         self, handler: ResourceEventHandler, resync_period: float | None = None
     ) -> ResourceEventHandlerRegistration:
-        """Tell a handler of every change from now on, beginning with the existing objects as additions.
+        """Notify a handler of every change from now on, starting with the existing objects as additions.
 
-        With a resync period (seconds; None is the informer's, 0 never) it is told of each object again that often,
-        as an update. Raises InformerStateError once the informer has stopped, and golang.ThreadError.
+        With a resync period (in seconds; None means the informer's, 0 means never) the handler receives each object
+        again at that interval, as an update. Raise InformerStateError once the informer has stopped, and
+        golang.ThreadError if no thread can start.
         """
         with self._started_lock:
             if self._stopped:
@@ -211,17 +222,20 @@ class SharedIndexInformer(Generic[T]):
             return listener
 
     def remove_event_handler(self, registration: ResourceEventHandlerRegistration) -> None:
-        """Tell a handler nothing more; it may be in a call still. Does nothing for one removed already."""
+        """Send a handler no further notifications; a call may still be in progress.
+
+        Do nothing for a handler that was removed before.
+        """
         with self._started_lock, self._block_deltas:
             self._processor.remove_listener(registration)
 
-    # The ResourceEventHandler that process_deltas tells; _block_deltas is held.
+    # The next three methods are the ResourceEventHandler that process_deltas notifies while _block_deltas is held.
 
     def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
         self._processor.distribute(_Add(obj, is_in_initial_list), sync=False)
 
     def on_update(self, old_obj: Any, new_obj: Any) -> None:
-        # No new version: only those who asked to hear again want to hear of that.
+        # The resource version is the same, so this is a resync: only the listeners that asked for one receive it.
         sync = old_obj.metadata.resource_version == new_obj.metadata.resource_version
         self._processor.distribute(_Update(old_obj, new_obj), sync)
 
@@ -259,7 +273,11 @@ class SharedIndexInformer(Generic[T]):
         return _ProcessorListener(handler, requested, effective, self._clock.monotonic(), self._queue)
 
     def _fit_resync_period_locked(self, period: float) -> float:
-        """A period that the informer can do; before the start it adapts itself."""
+        """Return a resync period that the informer supports.
+
+        Before the start the informer adapts its own period; afterwards the handler's period is raised to the
+        informer's.
+        """
         if period < _MINIMUM_RESYNC_PERIOD:
             klog.warning_s(
                 "Resync period is too small. Changing it to the minimum allowed value",
@@ -283,7 +301,7 @@ class SharedIndexInformer(Generic[T]):
 
 
 def _determine_resync_period(desired: float, check: float) -> float:
-    """The period of a listener where the informer looks every `check` seconds."""
+    """Return the resync period of a listener if the informer checks for resyncs every `check` seconds."""
     if desired == 0:
         return 0.0
     if check == 0:
@@ -296,18 +314,21 @@ def _determine_resync_period(desired: float, check: float) -> float:
 
 
 class _SharedProcessor:
-    """The listeners of an informer, each with whether it takes part in the resync that is going on."""
+    """Hold an informer's listeners.
+
+    The value of each listener says whether it takes part in the current resync.
+    """
 
     def __init__(self, name: str, clock: clock_.Clock) -> None:
         self._thread_name = f"informer-handler-{name}"
         self._clock = clock
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._started = False
         self._listeners: dict[_ProcessorListener, bool] = {}
         self._threads: list[golang.Thread] = []
 
     def start(self, ctx: golang.Context) -> None:
-        """Start to deliver what was and will be distributed, or return once ctx is done."""
+        """Start to deliver notifications, including those that are already queued; return early once ctx is done."""
         with self._lock:
             self._started = True
             waiting = list(self._listeners)
@@ -317,7 +338,7 @@ class _SharedProcessor:
                 self._threads += [thread] if thread is not None else []
 
     def stop(self) -> None:
-        """Drop what is not delivered yet, and wait for handlers to return."""
+        """Drop the undelivered notifications, and wait until the handlers return."""
         with self._lock:
             for listener in self._listeners:
                 listener.stop()
@@ -327,7 +348,7 @@ class _SharedProcessor:
             thread.join()
 
     def add_listener(self, listener: _ProcessorListener) -> None:
-        """Raises golang.ThreadError, and has not added it."""
+        """Add a listener; raise golang.ThreadError, without adding it, if its thread cannot start."""
         with self._lock:
             if self._started:
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -340,14 +361,14 @@ class _SharedProcessor:
                 registration.stop()
 
     def distribute(self, notification: _Notification, sync: bool) -> None:
-        """Queue the notification for every listener; one of a resync only for those that take part."""
+        """Queue the notification for every listener, or, for a resync, only for the listeners that take part."""
         with self._lock:
             for listener, is_syncing in self._listeners.items():
                 if is_syncing or not sync:
                     listener.add(notification)
 
     def should_resync(self) -> bool:
-        """Whether it is time for any listener; those for which it is take part."""
+        """Report whether a resync is due for any listener, and mark the listeners for which it is due."""
         now = self._clock.monotonic()
         with self._lock:
             for listener in self._listeners:
@@ -363,7 +384,10 @@ class _SharedProcessor:
 
 
 class _ProcessorListener:
-    """Calls one handler with what is added, in order. The processor's lock guards the resync fields."""
+    """Call one handler with the added notifications, in order.
+
+    The processor's lock guards the resync fields.
+    """
 
     def __init__(
         self,
@@ -381,24 +405,24 @@ class _ProcessorListener:
         self._pending: golang.Channel[_Notification] = golang.Channel(sys.maxsize)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._initial = 0  # guarded by _lock: initial objects that the handler has not taken yet
+        self._initial = 0  # The number of initial objects that the handler has not processed yet; _lock guards it.
 
     def has_synced(self) -> bool:
-        # In this order: once the informer has synced, no initial object is added any more.
+        # The order of these two checks matters: once the informer has synced, no further initial object is added.
         if not self._upstream.has_synced():
             return False
         with self._lock:
             return self._initial == 0
 
     def add(self, notification: _Notification) -> None:
-        """Never blocks."""
+        """Queue a notification without blocking."""
         if isinstance(notification, _Add) and notification.is_in_initial_list:
             with self._lock:
                 self._initial += 1
         self._pending.try_send(notification)
 
     def stop(self) -> None:
-        """End run; what is pending is dropped. Once only."""
+        """End run and drop the pending notifications; call this only once."""
         self._stopped.set()
         self._pending.close()
 
@@ -415,8 +439,12 @@ class _ProcessorListener:
         self._next_resync = now + self.resync_period
 
     def _notify(self, notification: _Notification) -> None:
-        """DIVERGES (safer): a handler that fails is logged, and hears of the next change at once.
-        Go: k8s.io/client-go/tools/cache/shared_informer.go, (*processorListener).run: the process ends.
+        """Call the handler for one notification.
+
+        DIVERGES (safer): the kubelet logs the exception of a handler, and calls the handler for the next change at
+        once.
+        Go: k8s.io/client-go/tools/cache/shared_informer.go, (*processorListener).run: the panic of a handler ends the
+        process.
         Why: one object that a handler did not expect must not end the kubelet.
         Test: shared_informer_test.py:test_a_handler_that_fails_hears_of_the_next
         """
@@ -429,7 +457,7 @@ class _ProcessorListener:
                 case _Delete(old_obj):
                     self._handler.on_delete(old_obj)
         except Exception as err:
-            # See above: a handler may raise anything.
+            # A handler may raise anything; see the docstring.
             klog.error_s(err, "Observed a panic", stacktrace=klog.stacktrace(err))
         finally:
             if isinstance(notification, _Add) and notification.is_in_initial_list:

@@ -1,4 +1,4 @@
-"""Objects of one kind by key, and how the key of an object is made.
+"""Store the objects of one kind by key, and make the keys.
 
 Go: k8s.io/client-go/tools/cache/store.go
 """
@@ -20,7 +20,10 @@ KeyFunc = Callable[[Any], str]
 
 
 class ObjectKeyError(ValueError):
-    """No key can be made for an object. Go: KeyError"""
+    """Signal that no key can be made for an object.
+
+    Go: KeyError
+    """
 
     def __init__(self, obj: object, err: object) -> None:
         super().__init__(f"couldn't create key for object {obj!r}: {err}")
@@ -28,7 +31,10 @@ class ObjectKeyError(ValueError):
 
 
 class TransactionError(Exception):
-    """Some of several transactions could not be done: `errors` says why, by the index of the transaction."""
+    """Signal that some of several transactions failed.
+
+    `errors` maps the index of each failed transaction to its error.
+    """
 
     def __init__(self, total_transactions: int, errors: dict[int, Exception]) -> None:
         super().__init__(
@@ -44,7 +50,7 @@ class TransactionError(Exception):
 
 
 class KeyListerGetter(Protocol[T_co]):
-    """What a queue asks of the store that it feeds."""
+    """Define what a queue needs from the store that it feeds."""
 
     def list_keys(self) -> builtins.list[str]: ...
 
@@ -52,9 +58,10 @@ class KeyListerGetter(Protocol[T_co]):
 
 
 class Store(Protocol[T]):
-    """Objects by key. Safe from any thread; the objects are shared and must not be changed.
+    """Define a store of objects by key; a Go interface.
 
-    What takes an object raises ObjectKeyError if that has no key.
+    All methods are thread-safe. Callers share the objects and must not change them. Methods that take an object raise
+    ObjectKeyError if the object has no key.
     """
 
     def add(self, obj: T) -> None: ...
@@ -68,33 +75,33 @@ class Store(Protocol[T]):
     def list_keys(self) -> builtins.list[str]: ...
 
     def get(self, obj: T) -> T | None:
-        """The stored object with the key of `obj`."""
+        """Return the stored object that has the key of `obj`."""
         ...
 
     def get_by_key(self, key: str) -> T | None: ...
 
     def replace(self, objs: Iterable[T], resource_version: str) -> None:
-        """Drop everything, and store these instead."""
+        """Drop all stored objects, and store these instead."""
         ...
 
     def resync(self) -> None:
-        """Report the stored objects again, where the store reports to somebody."""
+        """Report the stored objects again, if the store reports to anything."""
         ...
 
 
 class TransactionStore(Store[T], Protocol[T]):
-    """A store that can be changed in several places at once."""
+    """Define a store that can apply several changes atomically."""
 
     def transaction(self, *txns: Transaction) -> None:
-        """Do all of them before anybody else reads; raises TransactionError if some could not be done."""
+        """Apply all changes before any other thread reads; raise TransactionError if some failed."""
         ...
 
 
 class Indexer(TransactionStore[T], Protocol[T]):
-    """A store that also finds objects by what index functions say of them."""
+    """Define a store that also finds objects by the values of index functions."""
 
     def index(self, index_name: str, obj: T) -> builtins.list[T]:
-        """The objects that share a value of the index with `obj`; raises LookupError for an unknown index."""
+        """Return the objects that share a value of the index with `obj`; raise LookupError for an unknown index."""
         ...
 
     def index_keys(self, index_name: str, indexed_value: str) -> builtins.list[str]: ...
@@ -106,18 +113,18 @@ class Indexer(TransactionStore[T], Protocol[T]):
     def get_indexers(self) -> index_.Indexers: ...
 
     def add_indexers(self, new_indexers: index_.Indexers) -> None:
-        """Raises ValueError if one of the names is taken."""
+        """Add index functions; raise ValueError if one of the names is already in use."""
         ...
 
 
 class ExplicitKey(str):
-    """A key that stands where an object is expected."""
+    """Represent a key in place of an object."""
 
     __slots__ = ()
 
 
 class ObjectName(NamedTuple):
-    """The namespace ("" for none) and name of an object of some kind."""
+    """Represent the namespace ("" for none) and the name of an object."""
 
     namespace: str
     name: str
@@ -127,12 +134,12 @@ class ObjectName(NamedTuple):
 
 
 def meta_namespace_key_func(obj: Any) -> str:
-    """NAMESPACE/NAME, or NAME for an object without namespace."""
+    """Return NAMESPACE/NAME, or NAME for an object without a namespace."""
     return obj if isinstance(obj, ExplicitKey) else str(object_to_name(obj))
 
 
 def object_to_name(obj: Any) -> ObjectName:
-    """Raises ObjectKeyError for what is no API object."""
+    """Return the object's namespace and name; raise ObjectKeyError if it is not an API object."""
     metadata = getattr(obj, "metadata", None)
     if metadata is None:
         raise ObjectKeyError(obj, "object has no meta")
@@ -140,7 +147,7 @@ def object_to_name(obj: Any) -> ObjectName:
 
 
 def split_meta_namespace_key(key: str) -> ObjectName:
-    """The opposite of meta_namespace_key_func; raises ValueError."""
+    """Parse a key of meta_namespace_key_func; raise ValueError if its form is wrong."""
     match key.split("/"):
         case [name]:
             return ObjectName("", name)
@@ -150,7 +157,7 @@ def split_meta_namespace_key(key: str) -> ObjectName:
 
 
 class Cache(Generic[T]):
-    """The Store and Indexer: a key function over a map with indices."""
+    """Implement Store and Indexer with a key function and a map with indices."""
 
     def __init__(self, key_func: KeyFunc, indexers: index_.Indexers | None = None) -> None:
         self._key_func = key_func
@@ -212,7 +219,7 @@ class Cache(Generic[T]):
         self._storage.replace({self._key_of(obj): obj for obj in objs})
 
     def resync(self) -> None:
-        """Nothing to do: nobody is told."""
+        """Do nothing, because this store reports to nothing."""
 
     def _key_of(self, obj: T) -> str:
         try:
@@ -224,12 +231,12 @@ class Cache(Generic[T]):
 
 
 def new_store(key_func: KeyFunc) -> Store[Any]:
-    """A Store that is a map with a lock."""
+    """Return a Store that is a map with a lock."""
     return Cache(key_func)
 
 
 def new_indexer(key_func: KeyFunc, indexers: index_.Indexers) -> Indexer[Any]:
-    """An Indexer that is a map with a lock."""
+    """Return an Indexer that is a map with a lock."""
     return Cache(key_func, indexers)
 
 

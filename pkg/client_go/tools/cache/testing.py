@@ -1,4 +1,4 @@
-"""A source of objects that tests change, list and watch.
+"""Serve objects that tests change, list and watch.
 
 Go: k8s.io/client-go/tools/cache/testing/fake_controller_source.go
 """
@@ -20,34 +20,34 @@ from pkg.client_go.tools import cache, pager
 
 T = TypeVar("T")
 
-_Event = watch.Event  # within the class `watch` is the method
+_Event = watch.Event  # Within the class, `watch` is the method.
 
 
 def expired() -> apierrors.StatusError:
-    """What the API server answers who asks for a version that it has dropped."""
+    """Return the API server's error for a resource version that it no longer has."""
     return apierrors.new_resource_expired("too old resource version")
 
 
 class FakeWatch(Generic[T]):
-    """A watch.Interface whose events are sent by the test; never blocks the sender."""
+    """Represent a watch whose events the test sends; sending never blocks."""
 
     def __init__(self, *events: watch.Event[T]) -> None:
         self._events: golang.Channel[watch.Event[T]] = golang.Channel(sys.maxsize)
-        self._lock = threading.Lock()  # guards closing the channel
+        self._lock = threading.Lock()  # The lock guards the closing of the channel.
         self._closed = False
         self.stopped = threading.Event()
-        """Set once the watcher has stopped it."""
+        """The watcher sets this event when it stops the watch."""
         for event in events:
             self.send(event)
 
     def send(self, event: watch.Event[T]) -> None:
-        """Does nothing once the watch has ended."""
+        """Send an event, unless the watch has ended."""
         with self._lock:
             if not self._closed:
                 self._events.try_send(event)
 
     def end(self) -> None:
-        """End the watch as a server does."""
+        """End the watch as a server would."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -62,21 +62,21 @@ class FakeWatch(Generic[T]):
 
 
 class FakeControllerSource(Generic[T]):
-    """A ListerWatcher of objects in memory, with versions, pages, watches from a version, and faults."""
+    """Implement ListerWatcher in memory, with versions, pages, watches from a version, and injected errors."""
 
     def __init__(self, object_type: type[T], watch_list: bool = True) -> None:
-        """Without watch_list it refuses to begin watches with the existing objects."""
+        """Prepare an empty source; without watch_list it refuses to start watches with the existing objects."""
         self.calls: builtins.list[tuple[str, metav1.ListOptions]] = []
-        """The verb and the options of each call."""
+        """Each entry is the verb and the options of one call."""
         self.list_errors: deque[Exception] = deque()
-        """What the next calls of list raise."""
+        """The next calls of list raise these errors."""
         self.watch_errors: deque[Exception] = deque()
-        """What the next calls of watch raise."""
+        """The next calls of watch raise these errors."""
         self.watch_list = watch_list
         self._object_type = object_type
-        self._lock = threading.Lock()  # guards everything
+        self._lock = threading.Lock()  # The lock guards all fields.
         self._version = 1
-        self._oldest = 1  # a watch can begin at this version or a later one
+        self._oldest = 1  # A watch can start at this version or a later one.
         self._objects: dict[str, Any] = {}
         self._history: builtins.list[tuple[int, _Event[T]]] = []
         self._watches: builtins.list[FakeWatch[T]] = []
@@ -92,7 +92,7 @@ class FakeControllerSource(Generic[T]):
         self._change(watch.DELETED, obj)
 
     def objects(self) -> dict[str, T]:
-        """What it has, by key."""
+        """Return the objects by key."""
         with self._lock:
             return dict(self._objects)
 
@@ -101,7 +101,7 @@ class FakeControllerSource(Generic[T]):
             return str(self._version)
 
     def bookmark(self) -> None:
-        """Tell the watches the current version."""
+        """Send the current version to the watches."""
         with self._lock:
             self._send_locked(self._bookmark_locked())
 
@@ -113,18 +113,18 @@ class FakeControllerSource(Generic[T]):
             self._end_watches_locked()
 
     def cut_watches(self) -> None:
-        """End the watches in the middle."""
+        """End the watches abruptly."""
         with self._lock:
             self._end_watches_locked()
 
     def compact(self) -> None:
-        """Forget the past: only the present version can be watched from."""
+        """Forget the history, so that watches can start at the current version only."""
         with self._lock:
             self._oldest = self._version
             self._history = []
 
     def watches(self) -> builtins.list[FakeWatch[T]]:
-        """Those that go on."""
+        """Return the watches that are still running."""
         with self._lock:
             return [w for w in self._watches if not w.stopped.is_set()]
 

@@ -1,4 +1,4 @@
-"""A queue of everything that happens to the objects of a kind, in the order in which it happens.
+"""Queue everything that happens to the objects of one kind, in the order in which it happens.
 
 Go: k8s.io/client-go/tools/cache/the_real_fifo.go
 """
@@ -18,7 +18,7 @@ from pkg.client_go.tools.cache.delta_fifo import DeletedFinalStateUnknown, Delta
 from pkg.client_go.tools.cache.fifo import FIFOClosedError, PopProcessFunc, ProcessBatchFunc
 from pkg.client_go.tools.cache.store import KeyFunc, KeyListerGetter, TransactionError, meta_namespace_key_func
 
-# How many deltas may be processed at once.
+# The maximum number of deltas in one batch.
 _BATCH_SIZE = 1000
 
 _BATCHABLE = {DeltaType.SYNC, DeltaType.REPLACED, DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED}
@@ -26,18 +26,19 @@ _BATCHABLE = {DeltaType.SYNC, DeltaType.REPLACED, DeltaType.ADDED, DeltaType.UPD
 
 @dataclass(frozen=True, slots=True)
 class ReplacedAllInfo:
-    """The object of a delta that says what all objects are now."""
+    """Hold all objects of a list; this is the object of a ReplacedAll delta."""
 
     resource_version: str
     objects: list[Any]
 
 
 class RealFIFO:
-    """Deltas come out as they went in, each by itself. Any thread may fill the queue; one may drain it.
+    """Return each delta by itself, in the order in which the deltas were added.
 
-    `known_objects` is what the consumer has stored so far. With `atomic_events` a list, and a resync, is one delta,
-    which the consumer compares with the store; otherwise the queue compares and has a delta for each object. With
-    `unlock_while_processing` the queue can be filled while deltas are processed, unless too many wait already.
+    Any thread may fill the queue; only one thread may drain it. `known_objects` is what the consumer has stored so far.
+    With `atomic_events`, a list or a resync is one delta, and the consumer compares it with the store. Otherwise the
+    queue compares, and adds one delta for each object. With `unlock_while_processing`, other threads can fill the queue
+    while deltas are processed, unless too many deltas are waiting already.
     """
 
     def __init__(
@@ -47,7 +48,10 @@ class RealFIFO:
         atomic_events: bool = False,
         unlock_while_processing: bool = False,
     ) -> None:
-        """Raises ValueError for unlock_while_processing alone: then the store may not change by itself."""
+        """Raise ValueError for unlock_while_processing without atomic_events.
+
+        Without atomic events the queue compares each list with the store, which must not change meanwhile.
+        """
         if unlock_while_processing and not atomic_events:
             raise ValueError("unlock_while_processing must be false when atomic_events is false")
         self._known_objects = known_objects
@@ -55,13 +59,14 @@ class RealFIFO:
         self._emit_atomic_events = atomic_events
         self._unlock_while_processing = unlock_while_processing
         self._batch_size = _BATCH_SIZE
-        self._lock = threading.Lock()  # guards the fields below
-        # Deltas that are being processed are still the first ones here, so that they can be tried again.
+        self._lock = threading.Lock()  # The lock guards the fields below.
+        # Deltas that are being processed stay at the head of the queue, so that a failed attempt can be repeated.
         self._items: deque[Delta] = deque()
         self._populated = False
-        self._initial_population_count = 0  # what is still to be taken out of the first list
-        self._closed = False  # only ever set, so close needs no lock
-        self._wake: golang.Channel[None] = golang.Channel(1)  # there may be something new for pop
+        self._initial_population_count = 0  # The number of deltas of the first list that are still in the queue.
+        self._closed = False  # The flag only ever changes to True, so close needs no lock.
+        # A value in this channel means that pop may find something new.
+        self._wake: golang.Channel[None] = golang.Channel(1)
         self._synced: golang.Channel[None] = golang.Channel()
 
     def close(self) -> None:
@@ -73,15 +78,15 @@ class RealFIFO:
         return self._closed
 
     def key_of(self, obj: Any) -> str:
-        """The key of an object, or of what stands for a deleted one; raises ObjectKeyError."""
+        """Return the key of an object or of a DeletedFinalStateUnknown; raise ObjectKeyError if it has none."""
         return obj.key if isinstance(obj, DeletedFinalStateUnknown) else self._key_func(obj)
 
     def has_synced(self) -> bool:
-        """Whether all of the first list was taken out and processed, or something else came in before a list."""
+        """Report whether the first list was processed, or another change arrived before any list."""
         return self._synced.try_recv()[2]
 
     def done(self) -> golang.Channel[None]:
-        """Closed once has_synced."""
+        """Return the channel that is closed once has_synced returns True."""
         return self._synced
 
     def add(self, obj: Any) -> None:
@@ -94,7 +99,10 @@ class RealFIFO:
         self._change(DeltaType.DELETED, obj)
 
     def get_by_key(self, key: str) -> Any | None:
-        """The newest of an object that is queued or known; None if there is none, or its deletion is queued."""
+        """Return the newest queued or known version of an object.
+
+        Return None if the object does not exist or its deletion is queued.
+        """
         with self._lock:
             for item in reversed(self._items):
                 if item.type is DeltaType.REPLACED_ALL:
@@ -104,10 +112,12 @@ class RealFIFO:
             return self._known_objects.get_by_key(key)
 
     def pop(self, process: PopProcessFunc, ctx: golang.Context | None = None) -> Deltas:
-        """Wait for a delta and pass it, alone in a list, to `process`, which raises through and must not block.
+        """Wait for a delta, and pass it to `process` in a list of one.
 
-        For want of memory, which is no fault of the object, it stays the first in the queue.
-        Raises FIFOClosedError when the queue is closed and empty, and ctx.err() once ctx is done.
+        An exception of `process`, which must not block, propagates. After MemoryError, which is not the object's fault,
+        the delta stays at the head of the queue.
+
+        Raise FIFOClosedError when the queue is closed and empty, and ctx.err() once ctx is done.
         """
         while True:
             with self._lock:
@@ -118,10 +128,10 @@ class RealFIFO:
     def pop_batch(
         self, process_batch: ProcessBatchFunc, process_single: PopProcessFunc, ctx: golang.Context | None = None
     ) -> None:
-        """As pop, for several deltas of as many objects, if that many are queued and can go to `process_batch`.
+        """Pass several deltas, each of a different object, to `process_batch`, or a single delta to `process_single`.
 
-        Of the deltas that `process_batch` could not process, those stay in the queue for which there was no memory.
-        Then MemoryError is raised.
+        Deltas for which `process_batch` had no memory stay in the queue, and MemoryError is raised. Other errors are
+        raised as by pop.
         """
         while True:
             with self._lock:
@@ -132,7 +142,7 @@ class RealFIFO:
             self._wait(ctx)
 
     def replace(self, objs: Iterable[Any], resource_version: str) -> None:
-        """Queue all objects of a list, which is to take the place of all before."""
+        """Queue all objects of a list, which replaces everything before it."""
         new_items = [*objs]
         with self._lock:
             if self._emit_atomic_events:
@@ -145,7 +155,10 @@ class RealFIFO:
             self._set_populated_locked(len(self._items))
 
     def resync(self) -> None:
-        """Queue each known object, or that all are due; none that is queued already, which would go back in time."""
+        """Queue a resync of the known objects.
+
+        Objects with a queued delta are left out, because a resync with the stored version would take them back in time.
+        """
         with self._lock:
             if self._emit_atomic_events:
                 self._append_locked(Delta(DeltaType.SYNC_ALL, None))
@@ -161,7 +174,7 @@ class RealFIFO:
             self._add_to_items_locked(type_, obj)
 
     def _set_populated_locked(self, initial_population_count: int) -> None:
-        """The first change of all says how many deltas are to be taken out before it counts as synced."""
+        """Record, at the first change only, how many deltas must be processed before the queue counts as synced."""
         if not self._populated:
             self._populated = True
             self._initial_population_count = initial_population_count
@@ -172,7 +185,7 @@ class RealFIFO:
             self._synced.close()
 
     def _add_to_items_locked(self, type_: DeltaType, obj: Any) -> None:
-        self.key_of(obj)  # what has no key is refused here, so that all that is queued has one
+        self.key_of(obj)  # An object without a key is refused here, so every queued object has one.
         self._append_locked(Delta(type_, obj))
 
     def _append_locked(self, delta: Delta) -> None:
@@ -180,7 +193,7 @@ class RealFIFO:
         self._wake.try_send(None)
 
     def _wait(self, ctx: golang.Context | None) -> None:
-        """Wait until there may be something to pop."""
+        """Wait until pop may find something."""
         if self._closed:
             raise FIFOClosedError
         golang.select(self._wake, ctx.done() if ctx is not None else None)
@@ -188,7 +201,10 @@ class RealFIFO:
             ctx.raise_if_done()
 
     def _next_batch_locked(self) -> Deltas:
-        """The first deltas that can be processed at once: of as many objects, and of the first list or none of it."""
+        """Return the first deltas that can be processed together.
+
+        Each delta is of a different object, and either all of them belong to the first list or none does.
+        """
         limit = min(self._batch_size, self._initial_population_count or self._batch_size)
         deltas: Deltas = []
         keys: set[str] = set()
@@ -203,7 +219,10 @@ class RealFIFO:
         return deltas
 
     def _process_locked(self, deltas: Deltas, process: PopProcessFunc) -> Deltas:
-        """Process what is first in the queue, and take it out afterwards, so that who waits for the sync finds it."""
+        """Process the deltas at the head of the queue, and remove them afterwards.
+
+        The queue must not count as synced while the last deltas of the first list are being processed.
+        """
         is_in_initial_list = not self.has_synced()
         try:
             with self._while_processing_locked(len(deltas)):
@@ -224,7 +243,10 @@ class RealFIFO:
 
     @contextmanager
     def _while_processing_locked(self, count: int) -> Iterator[None]:
-        """Let go of the lock meanwhile, unless two batches wait: then who fills the queue waits for who drains it."""
+        """Release the lock during processing, unless at least two batches are waiting.
+
+        With a longer queue the lock stays held, so that threads that fill the queue wait for the thread that drains it.
+        """
         if not self._unlock_while_processing or len(self._items) - count >= 2 * self._batch_size:
             yield
             return
@@ -235,7 +257,7 @@ class RealFIFO:
             self._lock.acquire()
 
     def _take_out_locked(self, count: int, kept: Collection[int] = ()) -> None:
-        """Take out the first of the queue, apart from those kept, which have these indices."""
+        """Remove the first `count` deltas, except those whose indices are in `kept`."""
         left = 0
         for index in range(count):
             if index in kept:
@@ -257,9 +279,9 @@ class RealFIFO:
 def reconcile_replacement(
     queued_items: Iterable[Delta], known_objects: KeyListerGetter[Any], new_items: Iterable[Any], key_of: KeyFunc
 ) -> list[DeletedFinalStateUnknown]:
-    """What a list no longer has of the objects queued, and of those known; raises ObjectKeyError.
+    """Return the queued and known objects that are missing in a list; raise ObjectKeyError.
 
-    Of an object that is queued, the last delta says whether it was there before the list.
+    For a queued object, its last delta decides whether it existed before the list.
     """
     new_keys = {key_of(obj) for obj in new_items}
     last_queued = {key_of(item.object): item for item in queued_items}

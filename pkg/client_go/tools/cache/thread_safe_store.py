@@ -1,4 +1,4 @@
-"""A map with indices and a lock.
+"""Store objects in a map with indices and a lock.
 
 Go: k8s.io/client-go/tools/cache/thread_safe_store.go
 """
@@ -17,7 +17,8 @@ from pkg.client_go.tools.cache.index import Indexers, IndexFunc
 
 T = TypeVar("T")
 
-# The keys of the objects that have a value. Dicts as ordered sets: answers keep the order of insertion.
+# An index maps a value to the keys of the objects that have the value. The inner dict is an ordered set, so results
+# keep the order of insertion.
 _Index = dict[str, dict[str, None]]
 
 
@@ -29,7 +30,7 @@ class TransactionType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One of several changes that are done together."""
+    """Describe one of several changes that are applied together."""
 
     type: TransactionType
     object: Any
@@ -37,20 +38,20 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSafeStoreTransaction(Transaction):
-    """A transaction and the key of its object."""
+    """Describe a transaction together with the key of its object."""
 
     key: str
 
 
 class _StoreIndex(Generic[T]):
-    """The indices of a store; its lock guards them."""
+    """Hold the indices of a store; the store's lock guards them."""
 
     def __init__(self, indexers: Indexers) -> None:
         self.indexers = dict(indexers)
         self._indices: dict[str, _Index] = {}
 
     def get_keys_from_index(self, index_name: str, obj: T) -> list[str]:
-        """The keys of the objects that share a value with `obj`."""
+        """Return the keys of the objects that share a value with `obj`."""
         values = self._func(index_name)(obj)
         found = self._indices.get(index_name, {})
         return list({key: None for value in values for key in found.get(value, {})})
@@ -68,7 +69,10 @@ class _StoreIndex(Generic[T]):
         self.indexers.update(new_indexers)
 
     def update_indices(self, old_obj: T | None, new_obj: T | None, key: str, names: Iterable[str] = ()) -> None:
-        """Move a key from the values of the old object to those of the new; None: there is none."""
+        """Move a key from the old object's index values to the new object's.
+
+        None means that the old or the new object does not exist.
+        """
         for name in names or self.indexers:
             index_func, index = self.indexers[name], self._indices.setdefault(name, {})
             old = index_func(old_obj) if old_obj is not None else []
@@ -91,15 +95,18 @@ def _delete_key(key: str, value: str, index: _Index) -> None:
     if keys is None:
         return
     keys.pop(key, None)
-    if not keys:  # a value that nothing has any more must not stay for ever
+    if not keys:  # An index value without objects must not stay in memory for ever.
         del index[value]
 
 
 class ThreadSafeMap(Generic[T]):
-    """Objects by key. Safe from any thread; the objects are shared and must not be changed."""
+    """Hold objects by key.
+
+    All methods are thread-safe. Callers share the objects and must not change them.
+    """
 
     def __init__(self, indexers: Indexers) -> None:
-        self._lock = threading.Lock()  # guards both fields below
+        self._lock = threading.Lock()  # The lock guards the two fields below.
         self._items: dict[str, T] = {}
         self._index: _StoreIndex[T] = _StoreIndex(indexers)
 
@@ -115,7 +122,10 @@ class ThreadSafeMap(Generic[T]):
             self._delete_locked(key)
 
     def transaction(self, txns: Iterable[ThreadSafeStoreTransaction]) -> dict[int, Exception]:
-        """Do all of them before anybody else reads; returns, by their index, why some could not be done."""
+        """Apply all changes before any other thread reads.
+
+        Return the error of each failed transaction by its index.
+        """
         errors: dict[int, Exception] = {}
         with self._lock:
             for index, txn in enumerate(txns):
@@ -124,7 +134,7 @@ class ThreadSafeMap(Generic[T]):
                         self._delete_locked(txn.key)
                     else:
                         self._update_locked(txn.key, txn.object)
-                except Exception as err:  # a fault of one object must not keep the others out
+                except Exception as err:  # One bad object must not block the others.
                     errors[index] = golang.without_frames(err)
         return errors
 
@@ -141,7 +151,7 @@ class ThreadSafeMap(Generic[T]):
             return [*self._items]
 
     def replace(self, items: dict[str, T]) -> None:
-        """Take over the map. If that fails, for want of memory, all is as before."""
+        """Replace all objects with this map, or change nothing if there is not enough memory."""
         with self._lock:
             index: _StoreIndex[T] = _StoreIndex(self._index.indexers)
             for key, obj in items.items():
@@ -169,7 +179,10 @@ class ThreadSafeMap(Generic[T]):
             return dict(self._index.indexers)
 
     def add_indexers(self, new_indexers: Indexers) -> None:
-        """Also index what is stored already; raises ValueError if one of the names is taken."""
+        """Add index functions, and index the objects that are already stored.
+
+        Raise ValueError if one of the names is already in use.
+        """
         with self._lock:
             self._index.add_indexers(new_indexers)
             for key, obj in self._items.items():

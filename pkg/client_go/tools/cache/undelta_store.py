@@ -1,4 +1,4 @@
-"""A store that tells somebody the whole of its contents at each change.
+"""Push the whole contents of a store to a function at each change.
 
 Go: k8s.io/client-go/tools/cache/undelta_store.go
 """
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class UndeltaStore(Cache[T]):
-    """Calls push_func with all objects after each change, in the thread that changed it.
+    """Call push_func with all objects after each change, in the thread that made the change.
 
-    For one writer, as a Reflector is: two could push in the other order than they wrote.
+    Only one thread may write, as a Reflector does: two writers could push in a different order than they wrote.
     """
 
     def __init__(self, push_func: Callable[[builtins.list[T]], object], key_func: KeyFunc) -> None:

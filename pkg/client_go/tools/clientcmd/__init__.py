@@ -1,4 +1,4 @@
-"""Kubeconfig files: reading, checking, writing, and making a rest.Config of them.
+"""Read, check and write kubeconfig files, and turn them into a rest.Config.
 
 Go: k8s.io/client-go/tools/clientcmd
 """

@@ -1,4 +1,4 @@
-"""A rest.Config of a kubeconfig.
+"""Make a rest.Config from a kubeconfig.
 
 Go: k8s.io/client-go/tools/clientcmd/client_config.go
 """
@@ -16,9 +16,10 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def build_config_from_flags(master_url: str, kubeconfig_path: str) -> rest.Config:
-    """How to reach the server of the kubeconfig, or master_url if that is given, as the kubeconfig's user.
+    """Return a config for the kubeconfig's server and user; master_url replaces the server.
 
-    Without both, what a pod knows of its cluster. Raises OSError or ValueError that names file and field.
+    Without both arguments, return the config of a pod in its own cluster. Raise OSError or ValueError that names the
+    file and the field.
     """
     if not master_url and not kubeconfig_path:
         klog.warning_s(
@@ -33,7 +34,10 @@ def build_config_from_flags(master_url: str, kubeconfig_path: str) -> rest.Confi
 
 
 def client_config(config: api.Config, master_url: str = "", context_name: str = "") -> rest.Config:
-    """The rest.Config of a context ("": the current one). Raises validation.ConfigurationInvalidError."""
+    """Return the rest.Config of a context ("" means the current one).
+
+    Raise validation.ConfigurationInvalidError if the context is unusable.
+    """
     if config.is_empty() and master_url:
         return rest.Config(host=master_url)
     validation.confirm_usable(config, context_name)
@@ -68,7 +72,10 @@ def client_config(config: api.Config, master_url: str = "", context_name: str = 
 
 
 def in_cluster_config() -> rest.Config:
-    """What a pod is given. Raises ValueError outside of one. Go: k8s.io/client-go/rest/config.go"""
+    """Return the config of a pod for its own cluster; raise ValueError outside of a pod.
+
+    Go: k8s.io/client-go/rest/config.go
+    """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ValueError(

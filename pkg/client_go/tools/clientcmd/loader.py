@@ -1,4 +1,4 @@
-"""Kubeconfig files.
+"""Read and write kubeconfig files.
 
 Go: k8s.io/client-go/tools/clientcmd/loader.go, k8s.io/client-go/tools/clientcmd/api/v1/conversion.go
 """
@@ -35,7 +35,7 @@ class _NamedContext(msgspec.Struct):
 
 
 class _File(msgspec.Struct, rename={"current_context": "current-context", "api_version": "apiVersion"}):
-    """A kubeconfig as it is written."""
+    """Describe a kubeconfig as it is stored in its file."""
 
     api_version: str = "v1"
     kind: str = "Config"
@@ -51,7 +51,10 @@ class _Named(Protocol):
 
 
 def load_from_file(path: str) -> api.Config:
-    """Read a kubeconfig; relative paths in it are not resolved. Raises OSError or ValueError that names the file."""
+    """Read a kubeconfig without resolving its relative paths.
+
+    Raise OSError or ValueError that names the file.
+    """
     try:
         config = load(Path(path).read_bytes())
     except ValueError as err:
@@ -61,7 +64,10 @@ def load_from_file(path: str) -> api.Config:
 
 
 def load(data: bytes) -> api.Config:
-    """Parse YAML or JSON; no data is an empty config. Raises ValueError that names line or field."""
+    """Parse YAML or JSON; empty data is an empty config.
+
+    Raise ValueError that names the line or the field.
+    """
     document = utilyaml.to_builtins(data)
     if document is None:
         return api.Config()
@@ -81,7 +87,7 @@ def load(data: bytes) -> api.Config:
 
 
 def resolve_local_paths(config: api.Config) -> None:
-    """Make relative paths those below the directory of the config's file."""
+    """Make relative paths absolute, starting at the directory of the config's file."""
     base = Path(config.location).absolute().parent
 
     def resolve(path: str) -> str:
@@ -98,7 +104,7 @@ def resolve_local_paths(config: api.Config) -> None:
 
 
 def write(config: api.Config) -> bytes:
-    """The kubeconfig as YAML, what it names in order of the names."""
+    """Return the kubeconfig as YAML, with its items sorted by name."""
     file = _File(
         clusters=[_NamedCluster(name, item) for name, item in sorted(config.clusters.items())],
         users=[_NamedAuthInfo(name, item) for name, item in sorted(config.auth_infos.items())],
@@ -109,14 +115,17 @@ def write(config: api.Config) -> bytes:
 
 
 def write_to_file(config: api.Config, path: str) -> None:
-    """Replace the file as a whole, readable by its owner only. Raises OSError."""
+    """Replace the file in one step, readable by its owner only; raise OSError on failure."""
     target = Path(path)
     filesystem.mkdir_all(target.parent, 0o755)
     atomicfile.write(target, write(config))
 
 
 def _default_exec(config: api.ExecConfig | None) -> None:
-    """Go: k8s.io/client-go/tools/clientcmd/api/v1/defaults.go"""
+    """Set the default interactive mode of old API versions.
+
+    Go: k8s.io/client-go/tools/clientcmd/api/v1/defaults.go
+    """
     if config is not None and not config.interactive_mode and config.api_version.endswith(("/v1beta1", "/v1alpha1")):
         config.interactive_mode = "IfAvailable"
 
@@ -125,7 +134,10 @@ _NamedT = TypeVar("_NamedT", bound=_Named)
 
 
 def _unique(items: Iterable[_NamedT], what: str) -> Iterable[_NamedT]:
-    """Of two with one name the first counts."""
+    """Return the items without duplicates; the first of several with one name counts.
+
+    Raise ValueError if an item has no name.
+    """
     seen: dict[str, _NamedT] = {}
     for item in items:
         if not item.name:

@@ -1,4 +1,4 @@
-"""Finding every fault of a kubeconfig before it is used.
+"""Find every error in a kubeconfig before it is used.
 
 Go: k8s.io/client-go/tools/clientcmd/validation.go
 """
@@ -17,7 +17,7 @@ _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
 class ConfigurationInvalidError(ValueError):
-    """All faults that were found, in one line."""
+    """Signal that a kubeconfig is invalid; the text lists all errors in one line."""
 
     def __init__(self, faults: list[str], location: str = "") -> None:
         where = f' in "{location}"' if location else ""
@@ -27,7 +27,7 @@ class ConfigurationInvalidError(ValueError):
 
 
 def validate(config: api.Config) -> None:
-    """Check all of it. Raises ConfigurationInvalidError."""
+    """Check the whole config; raise ConfigurationInvalidError if anything is invalid."""
     faults: list[str] = []
     if config.is_empty():
         faults.append("no configuration has been provided")
@@ -44,7 +44,10 @@ def validate(config: api.Config) -> None:
 
 
 def confirm_usable(config: api.Config, context_name: str = "") -> None:
-    """Check one context ("": the current one), its user and its cluster. Raises ConfigurationInvalidError."""
+    """Check one context ("" means the current one), its user and its cluster.
+
+    Raise ConfigurationInvalidError if anything is invalid.
+    """
     context_name = context_name or config.current_context
     if config.is_empty():
         raise ConfigurationInvalidError(["no configuration has been provided"], config.location)

@@ -1,4 +1,4 @@
-"""Where the client tells how its requests go; who wants to know registers an observer.
+"""Report the client's requests to registered observers.
 
 Go: k8s.io/client-go/tools/metrics
 """
@@ -9,44 +9,47 @@ import datetime
 
 
 class Observer:
-    """Hears of requests, in whatever thread makes them. Every method does nothing until it is overridden."""
+    """Observe requests, in the thread that makes each request.
+
+    Every method does nothing unless a subclass overrides it.
+    """
 
     def request_result(self, code: str, method: str, host: str) -> None:
-        """One try; the code is "<error>" without an answer."""
+        """Observe one attempt; the code is "<error>" without a response."""
 
     def request_latency(self, verb: str, host: str, seconds: float) -> None:
-        """One request with all its tries."""
+        """Observe one request with all its attempts."""
 
     def request_retry(self, code: str, verb: str, host: str) -> None:
-        """One try that was not the first."""
+        """Observe one attempt that was not the first."""
 
     def request_size(self, verb: str, host: str, size: int) -> None:
-        """Bytes of a request's body."""
+        """Observe the size of a request's body in bytes."""
 
     def response_size(self, verb: str, host: str, size: int) -> None:
-        """Bytes of a response's body."""
+        """Observe the size of a response's body in bytes."""
 
     def rate_limiter_latency(self, verb: str, host: str, seconds: float) -> None:
-        """How long the client's own limit held a request back."""
+        """Observe how long the client's rate limiter delayed a request."""
 
     def resolver_latency(self, host: str, seconds: float) -> None:
-        """Finding out a host's addresses."""
+        """Observe how long the lookup of a host's addresses took."""
 
     def client_cert_expiry(self, expiry: datetime.datetime | None) -> None:
-        """When the first of the certificates expires that credential plugins gave; None if there is none."""
+        """Observe when the first of the credential plugins' certificates expires, or None if there is none."""
 
     def client_cert_rotation_age(self, seconds: float) -> None:
-        """How old a plugin's certificate had become when another took its place."""
+        """Observe the age of a credential plugin's certificate when another certificate replaces it."""
 
     def exec_plugin_call(self, code: int, call_status: str) -> None:
-        """A run of a credential plugin."""
+        """Observe one run of a credential plugin."""
 
 
 _observers: list[Observer] = []
 
 
 def register(observer: Observer) -> None:
-    """Tell the observer of everything from now on."""
+    """Call the observer for everything from now on."""
     _observers.append(observer)
 
 

@@ -1,4 +1,4 @@
-"""Events: what happened to an object, for people to read.
+"""Record events, which tell users what happened to an object.
 
 Go: k8s.io/client-go/tools/record
 """

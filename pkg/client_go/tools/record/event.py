@@ -1,4 +1,4 @@
-"""Who records events, and how they come to the API server and the log.
+"""Record events, and deliver them to the API server and the log.
 
 Go: k8s.io/client-go/tools/record/event.go
 """
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 MAX_TRIES_PER_EVENT = 12
 DEFAULT_SLEEP_DURATION = 10.0
-# Seconds for which an event is tried to be written, as long as an API server keeps one.
+# The time, in seconds, for which the recorder tries to write an event. An API server keeps an event for the same time.
 MAX_RETRY_TIME = 3600.0
 MAX_QUEUED_EVENTS = 1000
-# Characters of a message; a runtime's error may quote a command of a megabyte.
+# The maximum length of a message in characters. A runtime's error may quote a command of a megabyte.
 MAX_MESSAGE_LENGTH = 16 << 10
 
 
 class EventRecorder(Protocol):
-    """Recording never blocks for long and never fails; safe from any thread.
+    """Define how to record events; recording never blocks for long and never fails; thread-safe.
 
-    The object is an API object or a v1.ObjectReference to one; the type is Normal or Warning, the reason a
-    short CamelCase word for machines, the message a sentence for people.
+    The object is an API object or a v1.ObjectReference to one. The type is Normal or Warning. The reason is a short
+    CamelCase word for programs, and the message is a sentence for users.
     """
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None: ...
 
     def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
-        """As event, with a message in %-format."""
+        """Record an event with a message in %-format."""
         ...
 
     def annotated_eventf(
@@ -57,12 +57,12 @@ class EventRecorder(Protocol):
         /,
         *args: Any,
     ) -> None:
-        """As eventf, with annotations on the event."""
+        """Record an event with annotations and a message in %-format."""
         ...
 
 
 class EventSink(Protocol):
-    """Where events are kept. Both return the event as it is there then."""
+    """Define where events are stored; both methods return the stored event."""
 
     def create(self, ctx: golang.Context, event: v1.Event) -> v1.Event: ...
 
@@ -70,11 +70,11 @@ class EventSink(Protocol):
 
 
 class EventSinkImpl:
-    """Keeps events in the API server, each in its namespace.
+    """Store events in the API server, each in its namespace.
+
+    `events` returns the client for the events of a namespace: `client.core_v1.events`.
 
     Go: k8s.io/client-go/kubernetes/typed/core/v1/event_expansion.go
-
-    `events` gives the client of a namespace's events: `client.core_v1.events`.
     """
 
     def __init__(self, events: Callable[[str], kubernetes.ResourceClient[v1.Event]]) -> None:
@@ -89,13 +89,13 @@ class EventSinkImpl:
 
 
 class EventBroadcaster:
-    """Hands the events of its recorders to everyone who was started; make it with new_broadcaster.
+    """Deliver the events of its recorders to all sinks and watchers; use new_broadcaster to make one.
 
-    Recording takes no longer than a line of log. Each sink has a thread and a queue of its own.
+    Recording takes no longer than writing a log line. Each sink has its own thread and queue.
 
-    DIVERGES (safer): when too many events wait for a sink, the oldest is forgotten.
-    Go: k8s.io/apimachinery/pkg/watch/mux.go, (*Broadcaster).distribute: the newest event is forgotten.
-    Why: after an outage the events of the present are of more use than those of its beginning.
+    DIVERGES (safer): when too many events wait for a sink, the kubelet drops the oldest event.
+    Go: k8s.io/apimachinery/pkg/watch/mux.go, (*Broadcaster).distribute: the Go kubelet drops the newest event.
+    Why: after an outage, current events are more useful than those from the beginning of the outage.
     Test: event_test.py:test_full_queue_forgets_the_oldest
     """
 
@@ -104,13 +104,13 @@ class EventBroadcaster:
         self._clock = clock
         self._max_queued = max_queued
         self._ctx, self._cancel = golang.with_cancel(ctx)
-        self._lock = threading.Lock()  # guards _queues, _threads
+        self._lock = threading.Lock()  # The lock guards _queues and _threads.
         self._queues: list[_EventQueue] = []
         self._threads: list[golang.Thread] = []
         self._logging: klog.Verbose | None = None
 
     def start_recording_to_sink(self, sink: EventSink) -> None:
-        """Keep all events from now on in the sink."""
+        """Store all events from now on in the sink."""
         correlator = events_cache.EventCorrelator(self._clock)
         refused: set[str] = set()
         self.start_event_watcher(lambda event: self._record_to_sink(sink, event, correlator, refused))
@@ -120,7 +120,7 @@ class EventBroadcaster:
         self._logging = klog.v(verbosity)
 
     def start_event_watcher(self, event_handler: Callable[[v1.Event], None]) -> None:
-        """Call `event_handler` in a thread with all events from now on. It must not change them."""
+        """Call `event_handler` in a new thread for all events from now on; it must not change them."""
         queue = _EventQueue(self._max_queued)
         with self._lock:
             self._queues.append(queue)
@@ -130,7 +130,7 @@ class EventBroadcaster:
         return RecorderImpl(source, self, self._clock)
 
     def shutdown(self) -> None:
-        """Stop all threads; what is queued is lost."""
+        """Stop all threads; queued events are lost."""
         self._cancel()
         with self._lock:
             threads, self._threads = self._threads, []
@@ -138,7 +138,10 @@ class EventBroadcaster:
             thread.join(5)
 
     def action(self, event: v1.Event, depth: int) -> None:
-        """Hand on an event. `depth` calls up the stack is the line that recorded it."""
+        """Deliver an event.
+
+        The event was recorded `depth` calls up the stack; the log names that line.
+        """
         if self._logging:
             _log_event(event, depth + 1)
         with self._lock:
@@ -158,29 +161,33 @@ class EventBroadcaster:
             try:
                 event_handler(event)
             except Exception as err:
-                # One event that cannot be handled must not silence all later ones.
+                # One event that cannot be handled must not stop the delivery of later ones.
                 klog.error_s(err, "Event handler failed", event=klog.kobj(event))
 
     def _record_to_sink(
         self, sink: EventSink, event: v1.Event, correlator: events_cache.EventCorrelator, refused: set[str]
     ) -> None:
-        """Write the event. `refused` holds the namespaces whose last event was given up."""
+        """Write the event to the sink.
+
+        `refused` holds the namespaces whose last event could not be written.
+        """
         result = correlator.event_correlate(event)
         if result is None:
             return
         namespace = result.event.metadata.namespace
-        # A webhook or a rate limit may refuse all events of one namespace: the events of others must not wait while
-        # each of them is tried for minutes.
+        # A webhook or a rate limit may refuse all events of one namespace. The events of other namespaces must not wait
+        # while each of them is retried for minutes.
         max_tries = 1 if namespace in refused else MAX_TRIES_PER_EVENT
         tries, began = 0, self._clock.monotonic()
         while (failure := _record_event(self._ctx, sink, result, correlator)) is not None:
             tries += 1
             if isinstance(failure, OSError):
-                # DIVERGES (safer): while the server cannot be reached, an event is tried for up to MAX_RETRY_TIME.
-                # Go: k8s.io/client-go/tools/record/event.go, (*eventBroadcasterImpl).recordToSink: it is given up after
-                # 12 tries, which take two minutes.
-                # Why: the events of an outage would be lost. A proxy may cut each connection that brings this one
-                # event; those behind it must not wait for ever.
+                # DIVERGES (safer): while the server cannot be reached, the kubelet retries an event for up to
+                # MAX_RETRY_TIME.
+                # Go: k8s.io/client-go/tools/record/event.go, (*eventBroadcasterImpl).recordToSink: the Go kubelet gives
+                # up after 12 attempts, which take two minutes.
+                # Why: the events of an outage would be lost. The time is limited because a proxy may cut each
+                # connection that carries one specific event, and the events behind it must not wait for ever.
                 # Test: event_test.py:test_unreachable_server_gets_them_all_later,
                 # event_test.py:test_event_that_cuts_each_connection_is_given_up_after_an_hour
                 is_over = self._clock.monotonic() - began > MAX_RETRY_TIME
@@ -190,7 +197,7 @@ class EventBroadcaster:
                 refused.add(namespace)
                 klog.error_s(None, "Unable to write event (retry limit exceeded!)", event=klog.kobj(result.event))
                 return
-            # Clients that lost the same server do not all come back at once.
+            # The random delay keeps clients that lost the same server from returning at the same time.
             delay = self._sleep_duration * (random.random() if tries == 1 else 1)
             if wait.sleep(self._ctx, delay, self._clock):
                 klog.error_s(None, "Unable to write event (broadcaster is shut down)", event=klog.kobj(result.event))
@@ -204,21 +211,24 @@ def new_broadcaster(
     max_queued: int = MAX_QUEUED_EVENTS,
     ctx: golang.Context | None = None,
 ) -> EventBroadcaster:
-    """A broadcaster that waits `sleep_duration` seconds between tries to write an event, until ctx ends."""
+    """Return a broadcaster that runs until ctx ends.
+
+    It waits `sleep_duration` seconds between attempts to write an event.
+    """
     return EventBroadcaster(ctx or golang.background(), sleep_duration, clock or clock_.RealClock(), max_queued)
 
 
 class _EventQueue:
-    """Holds `size` events and forgets the oldest for a new one."""
+    """Hold up to `size` events; a new event replaces the oldest one."""
 
     def __init__(self, size: int) -> None:
-        self._lock = threading.Lock()  # guards _events
+        self._lock = threading.Lock()  # The lock guards _events.
         self._events: deque[v1.Event] = deque()
         self._size = size
         self._wake: golang.Channel[None] = golang.Channel(1)
 
     def put(self, event: v1.Event) -> v1.Event | None:
-        """Returns the event that had to go."""
+        """Add an event, and return the event that it replaced, or None."""
         with self._lock:
             dropped = self._events.popleft() if len(self._events) >= self._size else None
             self._events.append(event)
@@ -226,7 +236,7 @@ class _EventQueue:
         return dropped
 
     def get(self, ctx: golang.Context) -> v1.Event | None:
-        """Waits for an event; None once ctx is done."""
+        """Wait for an event and return it, or None once ctx is done."""
         while ctx.err() is None:
             with self._lock:
                 if self._events:
@@ -236,7 +246,7 @@ class _EventQueue:
 
 
 class RecorderImpl(recorder.BaseRecorder):
-    """Implements EventRecorder; safe from any thread."""
+    """Implement EventRecorder; thread-safe."""
 
     def __init__(self, source: v1.EventSource, broadcaster: EventBroadcaster, clock: clock_.Clock) -> None:
         self._source = source
@@ -291,7 +301,7 @@ def _record_event(
     result: events_cache.EventCorrelateResult,
     correlator: events_cache.EventCorrelator,
 ) -> Exception | None:
-    """Try to write the event. Returns the error if that may be tried again."""
+    """Try to write the event, and return the error if another attempt makes sense."""
     event = result.event
     try:
         correlator.update_state(_create_or_patch(ctx, sink, event, result.patch))
@@ -302,10 +312,10 @@ def _record_event(
             return None
         failure: Exception = err
     except (UnicodeEncodeError, TypeError) as err:
-        # An event that cannot be encoded now never can be. Go: rest.RequestConstructionError
+        # An event that cannot be encoded now can never be encoded. Go: rest.RequestConstructionError
         klog.error_s(err, "Unable to construct event (will not retry!)", event=klog.kobj(event))
         return None
-    except Exception as err:  # whatever keeps the client from getting an answer
+    except Exception as err:  # Anything may keep the client from getting a response.
         failure = err
     if ctx.err() is None:
         klog.error_s(failure, "Unable to write event (may retry after sleeping)", event=klog.kobj(event))
@@ -319,15 +329,18 @@ def _create_or_patch(ctx: golang.Context, sink: EventSink, event: v1.Event, patc
         except apierrors.StatusError as err:
             if not apierrors.is_not_found(err):
                 raise
-    # Events live an hour: what was counted so far may be gone.
+    # Events expire after an hour, so the event that a patch would count up may no longer exist.
     event.metadata.resource_version = ""
     return sink.create(ctx, event)
 
 
 def _is_servers_own_trouble(err: apierrors.StatusError) -> bool:
-    """DIVERGES (safer): after an answer that tells of overload or of an internal error, the event is tried again.
-    Go: k8s.io/client-go/tools/record/event.go, recordEvent: every answer counts as a rejection, and the event is lost.
-    Why: such trouble passes.
+    """Report whether the server had a problem of its own, so that a retry makes sense.
+
+    DIVERGES (safer): the kubelet retries an event after a response that reports overload or an internal error.
+    Go: k8s.io/client-go/tools/record/event.go, recordEvent: every response counts as a rejection, and the event is
+    lost.
+    Why: such problems are temporary.
     Test: event_test.py:test_other_failures_end_after_twelve_tries
     """
     return apierrors.is_too_many_requests(err) or err.code >= 500

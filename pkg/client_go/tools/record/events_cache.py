@@ -1,8 +1,8 @@
-"""What keeps many events from becoming too many: combining, counting and filtering.
+"""Reduce the number of events by combining, counting and filtering them.
 
 Go: k8s.io/client-go/tools/record/events_cache.go
 
-None of these may be used by two threads at once; each sink's thread has its own.
+These classes are not thread-safe; each sink's thread has its own objects.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pkg.client_go.tools.record import util
 from pkg.client_go.util import flowcontrol
 
 MAX_LRU_CACHE_ENTRIES = 4096
-# Events that differ in nothing but their message are combined from the tenth within ten minutes on.
+# Events that differ only in their message are combined, from the tenth event within ten minutes on.
 DEFAULT_AGGREGATE_MAX_EVENTS = 10
 DEFAULT_AGGREGATE_INTERVAL_IN_SECONDS = 600
-# A source has 25 events about an object, and one more each five minutes.
+# A source may record 25 events about an object, and one more every five minutes.
 DEFAULT_SPAM_BURST = 25
 DEFAULT_SPAM_QPS = 1 / 300
 
@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 
 class LRU(Generic[V]):
-    """A map that forgets what was used longest ago."""
+    """Map keys to values, and drop the least recently used entry when the map is full."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -58,28 +58,31 @@ def _source_and_object(event: v1.Event) -> Key:
 
 
 def get_event_key(event: v1.Event) -> Key:
-    """Equal for events that say the same of the same."""
+    """Return a key that is equal for events with the same contents about the same object."""
     return (*_source_and_object(event), event.involved_object.field_path, event.reason, _digest(event.message))
 
 
 def get_spam_key(event: v1.Event) -> Key:
-    """Equal for events of one source about one object."""
+    """Return a key that is equal for events of one source about one object."""
     return _source_and_object(event)
 
 
 def event_aggregator_by_reason_func(event: v1.Event) -> tuple[Key, str]:
-    """The key of the group whose events are combined, and what tells the event from others of the group."""
+    """Return the key of the group in which events are combined, and the event's own key within the group."""
     reporter = (event.reporting_component, event.reporting_instance)
     return (*_source_and_object(event), event.reason, *reporter), _digest(event.message)
 
 
 def _digest(message: str) -> str:
-    """Stands for the message where events are remembered, by thousands: one may have many thousand characters."""
+    """Return a digest that replaces the message in caches.
+
+    The caches remember thousands of events, and a message may have many thousand characters.
+    """
     return hashlib.sha256(message.encode(errors="surrogatepass")).hexdigest()
 
 
 class EventSourceObjectSpamFilter:
-    """Stops a source that reports too much about one object."""
+    """Limit how many events a source may record about one object."""
 
     def __init__(self, lru_cache_size: int, burst: int, qps: float, clock: clock_.Clock) -> None:
         self._cache: LRU[flowcontrol.TokenBucketRateLimiter] = LRU(lru_cache_size)
@@ -88,7 +91,7 @@ class EventSourceObjectSpamFilter:
         self._clock = clock
 
     def filter(self, event: v1.Event) -> bool:
-        """Whether to drop the event."""
+        """Report whether to drop the event."""
         key = get_spam_key(event)
         limiter = self._cache.get(key)
         if limiter is None:
@@ -99,12 +102,12 @@ class EventSourceObjectSpamFilter:
 
 @dataclass(slots=True)
 class _AggregateRecord:
-    last_seen: float  # by the monotonic clock
+    last_seen: float  # The time is that of the monotonic clock, in seconds.
     local_keys: set[str] = field(default_factory=set)
 
 
 class EventAggregator:
-    """Makes one event of many similar ones."""
+    """Combine many similar events into one."""
 
     def __init__(
         self, lru_cache_size: int, max_events: int, max_interval_in_seconds: float, clock: clock_.Clock
@@ -115,7 +118,10 @@ class EventAggregator:
         self._clock = clock
 
     def event_aggregate(self, event: v1.Event) -> tuple[v1.Event, Key]:
-        """The event to send, which is another one if it stands for several, and the key to count it by."""
+        """Return the event to send, and the key to count it by.
+
+        If the event stands for several similar ones, it is a new one.
+        """
         now = self._clock.monotonic()
         aggregate_key, local_key = event_aggregator_by_reason_func(event)
         record = self._cache.get(aggregate_key)
@@ -126,7 +132,7 @@ class EventAggregator:
         self._cache.add(aggregate_key, record)
         if len(record.local_keys) < self._max_events:
             return event, get_event_key(event)
-        record.local_keys.pop()  # the set need not grow further
+        record.local_keys.pop()  # The set is large enough, so it must not grow further.
         return self._combined(event, self._clock.now()), aggregate_key
 
     def _combined(self, event: v1.Event, now: datetime) -> v1.Event:
@@ -148,7 +154,7 @@ class EventAggregator:
 
 @dataclass(frozen=True, slots=True)
 class _EventLog:
-    """What was sent last of an event."""
+    """Record what was last sent for an event."""
 
     count: int
     first_timestamp: datetime | None
@@ -157,13 +163,13 @@ class _EventLog:
 
 
 class EventLogger:
-    """Counts how often an event came."""
+    """Count how often an event occurred."""
 
     def __init__(self, lru_cache_entries: int) -> None:
         self._cache: LRU[_EventLog] = LRU(lru_cache_entries)
 
     def event_observe(self, event: v1.Event, key: Key) -> tuple[v1.Event, bytes]:
-        """The event as the server should have it, and the patch that makes it so if it has it already."""
+        """Return the event with its current count, and a patch in case the server already has the event."""
         observed, patch = codec.deepcopy(event), b""
         last = self._cache.get(key)
         if last is not None and last.count > 0:
@@ -179,7 +185,7 @@ class EventLogger:
         return observed, patch
 
     def update_state(self, event: v1.Event) -> None:
-        """Count on from what the server answered."""
+        """Continue to count from the event that the server returned."""
         self._remember(get_event_key(event), event)
 
     def _remember(self, key: Key, event: v1.Event) -> None:
@@ -189,14 +195,14 @@ class EventLogger:
 
 @dataclass(frozen=True, slots=True)
 class EventCorrelateResult:
-    """The event to send, with a patch when the server has it already."""
+    """Hold the event to send, and a patch if the server already has the event."""
 
     event: v1.Event
     patch: bytes = b""
 
 
 class EventCorrelator:
-    """Combines, counts and filters, in this order."""
+    """Combine, count and filter events, in this order."""
 
     def __init__(self, clock: clock_.Clock) -> None:
         size = MAX_LRU_CACHE_ENTRIES
@@ -207,7 +213,7 @@ class EventCorrelator:
         self._logger = EventLogger(size)
 
     def event_correlate(self, event: v1.Event) -> EventCorrelateResult | None:
-        """What to send; None if the event is to be dropped."""
+        """Return what to send, or None to drop the event."""
         aggregate, key = self._aggregator.event_aggregate(event)
         observed, patch = self._logger.event_observe(aggregate, key)
         return None if self._spam_filter.filter(observed) else EventCorrelateResult(observed, patch)

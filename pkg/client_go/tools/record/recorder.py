@@ -1,4 +1,4 @@
-"""What all recorders share.
+"""Provide what all recorders share.
 
 Go: none; there each recorder has these methods of its own
 """
@@ -13,14 +13,14 @@ from pkg import golang
 
 
 class BaseRecorder(abc.ABC):
-    """The methods of EventRecorder, all of which come down to one."""
+    """Implement the methods of EventRecorder on top of one abstract method."""
 
-    # Told of each event besides: object, type, reason, message, and what the message was formatted with. Must be quick
-    # and not raise; nor may it keep an error that it is given.
+    # Each event is also passed to this function: object, type, reason, message, and the arguments of the message's
+    # format. The function must be quick and must not raise. It must not keep an error among the arguments.
     observer: Callable[[Any, str, str, str, tuple[Any, ...]], None] | None = None
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
-        # The name of a file or a process that the message quotes may be no text, and an event could not be sent then.
+        # The message may quote a file or process name that is not valid UTF-8, and such an event could not be sent.
         message = golang.to_valid_utf8(message)
         self._observe(obj, event_type, reason, message, ())
         self._generate_event(obj, {}, event_type, reason, message)
@@ -52,4 +52,4 @@ class BaseRecorder(abc.ABC):
     def _generate_event(
         self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
     ) -> None:
-        """Record an event; the line that does so is two calls up the stack."""
+        """Record an event; the log names the line two calls up the stack."""

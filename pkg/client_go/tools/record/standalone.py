@@ -1,4 +1,4 @@
-"""Events of a kubelet without an API server: they go to the log, and the latest are kept.
+"""Log the events of a kubelet without an API server, and keep the latest ones.
 
 Go: none; the log line is that of StartStructuredLogging in k8s.io/client-go/tools/record/event.go
 """
@@ -21,7 +21,7 @@ from pkg.client_go.tools.record import recorder
 
 @dataclass(slots=True, frozen=True)
 class RecordedEvent:
-    """One event; `involved_object` names what it is about."""
+    """Describe one event about `involved_object`."""
 
     time: datetime
     involved_object: v1.ObjectReference
@@ -32,15 +32,15 @@ class RecordedEvent:
 
 
 class StandaloneRecorder(recorder.BaseRecorder):
-    """Implements EventRecorder; keeps the latest `keep` events."""
+    """Implement EventRecorder, and keep the latest `keep` events."""
 
     def __init__(self, keep: int = 1000, clock: clock_.Clock | None = None) -> None:
         self._clock = clock or clock_.RealClock()
-        self._lock = threading.Lock()  # guards _events
+        self._lock = threading.Lock()  # The lock guards _events.
         self._events: deque[RecordedEvent] = deque(maxlen=keep)
 
     def events(self) -> list[RecordedEvent]:
-        """What is kept, oldest first."""
+        """Return the kept events, the oldest first."""
         with self._lock:
             return list(self._events)
 

@@ -1,4 +1,4 @@
-"""A recorder for tests.
+"""Provide a recorder for tests.
 
 Go: k8s.io/client-go/tools/record/fake.go
 """
@@ -13,16 +13,16 @@ from pkg.client_go.tools.record import recorder
 
 
 class FakeRecorder(recorder.BaseRecorder):
-    """Puts `type reason message` on `.events`, which holds `buffer_size` of them.
+    """Put `type reason message` on the channel `events`, which holds `buffer_size` of them.
 
-    One event too many raises, where Go's fake blocks for ever.
+    An event that does not fit raises AssertionError, where Go's fake blocks for ever.
     """
 
     def __init__(self, buffer_size: int) -> None:
         self.events: golang.Channel[str] = golang.Channel(buffer_size)
 
     def drain(self) -> list[str]:
-        """Take out all events so far."""
+        """Remove and return all events so far."""
         return [self.events.recv()[0] or "" for _ in range(len(self.events))]
 
     def _generate_event(

@@ -1,4 +1,4 @@
-"""Names and types of events.
+"""Check the types of events, and generate their names.
 
 Go: k8s.io/client-go/tools/record/util/util.go
 """
@@ -19,6 +19,6 @@ def validate_event_type(event_type: str) -> bool:
 
 
 def generate_event_name(ref_name: str, now: datetime) -> str:
-    """`NAME.NANOSECONDS`, the latter in hex; a UUID if that could not be a name."""
+    """Return `NAME.NANOSECONDS`, with the nanoseconds in hex, or a UUID if that is not a valid name."""
     name = f"{ref_name}.{(now - _EPOCH) // timedelta(microseconds=1) * 1000:x}"
     return str(uuid.uuid4()) if validation.name_is_dns_subdomain(name, False) else name

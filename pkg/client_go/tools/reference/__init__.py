@@ -1,4 +1,4 @@
-"""References to API objects, as events carry them.
+"""Make references to API objects, as events contain them.
 
 Go: k8s.io/client-go/tools/reference
 """

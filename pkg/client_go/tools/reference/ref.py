@@ -1,4 +1,4 @@
-"""Making references.
+"""Make references to API objects.
 
 Go: k8s.io/client-go/tools/reference/ref.go
 """
@@ -23,16 +23,16 @@ _GROUPS = {
 
 
 def get_reference(obj: Any) -> v1.ObjectReference:
-    """The reference to an API object; a reference stays what it is.
+    """Return a reference to an API object, or the object itself if it is a reference.
 
-    Kind and version are the object's own if it says them, else those of its type.
-    Raises ValueError for what is no API object.
+    The reference contains the object's own kind and API version if they are set, and else those of its class. Raise
+    ValueError if `obj` is not an API object.
     """
     if isinstance(obj, v1.ObjectReference):
         return obj
     metadata = getattr(obj, "metadata", None)
     if not isinstance(metadata, metav1.ObjectMeta):
-        raise ValueError(f"cannot refer to {type(obj).__name__}, which is no API object")
+        raise ValueError(f"cannot refer to {type(obj).__name__}, which is not an API object")
     api_version, kind = obj.api_version, obj.kind
     if not (api_version and kind):
         api_version, kind = _type_of(type(obj))
@@ -47,7 +47,7 @@ def get_reference(obj: Any) -> v1.ObjectReference:
 
 
 def get_partial_reference(obj: Any, field_path: str) -> v1.ObjectReference:
-    """As get_reference, to a part of the object. Raises ValueError."""
+    """Return a reference to a part of the object; raise ValueError as get_reference does."""
     ref = get_reference(obj)
     return v1.ObjectReference(
         kind=ref.kind,
@@ -61,9 +61,9 @@ def get_partial_reference(obj: Any, field_path: str) -> v1.ObjectReference:
 
 
 def _type_of(type_: type) -> tuple[str, str]:
-    """The apiVersion and kind that `pkg.api.GROUP.VERSION.types.KIND` stands for, wherever `pkg` is installed."""
+    """Return the apiVersion and kind for the class `pkg.api.GROUP.VERSION.types.KIND`, wherever `pkg` is installed."""
     match type_.__module__.split("."):
         case [*_, "pkg", "api", package, version, "types"] if package in _GROUPS:
             group = _GROUPS[package]
             return f"{group}/{version}" if group else version, type_.__name__
-    raise ValueError(f"cannot refer to {type_.__name__}, whose kind is not known")
+    raise ValueError(f"cannot refer to {type_.__name__}: unknown kind")

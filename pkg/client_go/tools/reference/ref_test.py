@@ -39,7 +39,7 @@ def test_reference_of_a_reference() -> None:
 
 
 def test_what_is_no_api_object() -> None:
-    with pytest.raises(ValueError, match="NoneType, which is no API object"):
+    with pytest.raises(ValueError, match="NoneType, which is not an API object"):
         reference.get_reference(None)
-    with pytest.raises(ValueError, match="PodList, which is no API object"):
+    with pytest.raises(ValueError, match="PodList, which is not an API object"):
         reference.get_reference(v1.PodList())

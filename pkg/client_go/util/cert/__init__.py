@@ -1,4 +1,4 @@
-"""Certificates and requests for them as PEM data and in files.
+"""Read and write certificates and certificate requests, as PEM data and in files.
 
 Go: k8s.io/client-go/util/cert
 """

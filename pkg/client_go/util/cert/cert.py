@@ -1,4 +1,4 @@
-"""Certificates that sign themselves.
+"""Generate self-signed certificates.
 
 Go: k8s.io/client-go/util/cert/cert.go
 """
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
 _MAX_AGE = datetime.timedelta(days=365)
-# Clocks that are behind must not find the certificate not yet valid.
+# The certificate becomes valid this long before its creation, so that machines whose clocks are slow accept it.
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
 def generate_self_signed_cert_key(
     host: str, alternate_ips: Sequence[IPAddress] = (), alternate_dns: Sequence[str] = ()
 ) -> tuple[bytes, bytes]:
-    """Certificate and key for serving as `host`, a name or an IP, for one year, as PEM data.
+    """Return a PEM certificate and key for serving as `host`, a name or an IP, for one year.
 
-    After the certificate follows the authority that was made to sign it; that one's key is thrown away.
+    The PEM data also contains the certificate of the authority that signs it; the authority's key is discarded.
     """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    # time of day: it stands in the certificate.
+    # This needs the time of day, because the time becomes part of the certificate.
     valid_from = datetime.datetime.now(datetime.UTC) - _CLOCK_SKEW
     made = int(datetime.datetime.now(datetime.UTC).timestamp())
     ca_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

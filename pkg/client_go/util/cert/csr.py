@@ -1,4 +1,4 @@
-"""Requests for certificates, PKCS #10.
+"""Make certificate signing requests (PKCS #10).
 
 Go: k8s.io/client-go/util/cert/csr.go
 """
@@ -23,7 +23,10 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(slots=True, frozen=True)
 class CertificateRequest:
-    """What a certificate is wanted for. Go: x509.CertificateRequest, used as a template"""
+    """Describe the names that a certificate must have.
+
+    Go: x509.CertificateRequest, used as a template
+    """
 
     common_name: str
     organization: tuple[str, ...] = ()
@@ -38,12 +41,12 @@ def make_csr(
     dns_sans: tuple[str, ...] = (),
     ip_sans: tuple[IPAddress, ...] = (),
 ) -> bytes:
-    """A PEM request, signed with the key."""
+    """Return a PEM request, signed with the key."""
     return make_csr_from_template(private_key, CertificateRequest(common_name, organization, dns_sans, ip_sans))
 
 
 def make_csr_from_template(private_key: keyutil.PrivateKey, template: CertificateRequest) -> bytes:
-    """A PEM request, signed with the key. Raises ValueError for a template that no certificate can hold."""
+    """Return a PEM request, signed with the key; raise ValueError if no certificate can hold the template."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -57,7 +60,7 @@ def make_csr_from_template(private_key: keyutil.PrivateKey, template: Certificat
 
 
 def subject_name(template: CertificateRequest) -> x509.Name:
-    """The subject in the order of Go's encoding: all organizations as one part, then the common name."""
+    """Return the subject in the order of Go's encoding: all organizations as one part, then the common name."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -74,8 +77,9 @@ def subject_name(template: CertificateRequest) -> x509.Name:
 
 @contextmanager
 def long_names_allowed() -> Iterator[None]:
-    """Keep the library from warning of names of more than 64 characters: the standard's limit for common names
-    is below Kubernetes' for the names of nodes, and nobody checks it.
+    """Keep the library from warning about names of more than 64 characters.
+
+    The standard's limit for common names is lower than Kubernetes' limit for node names, and nothing enforces it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Attribute's length must be")
@@ -83,7 +87,7 @@ def long_names_allowed() -> Iterator[None]:
 
 
 def _signature_hash(private_key: keyutil.PrivateKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
-    """The longer the key, the longer its hash; None for the kinds of keys that bring their own."""
+    """Return a hash that fits the key's length, or None for kinds of keys that determine their own hash."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 

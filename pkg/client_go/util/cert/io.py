@@ -1,4 +1,4 @@
-"""Certificates in files.
+"""Read and write certificate files.
 
 Go: k8s.io/client-go/util/cert/io.go
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
-    """Whether both files are there and readable. Raises ValueError, naming the other, if only one is."""
+    """Report whether both files are readable; raise ValueError that names the missing file if only one is."""
     cert_readable, key_readable = os.access(cert_path, os.R_OK), os.access(key_path, os.R_OK)
     if cert_readable != key_readable:
         missing = key_path if cert_readable else cert_path
@@ -26,14 +26,17 @@ def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
 
 
 def write_cert(cert_path: str, data: bytes) -> None:
-    """Write PEM data to a file that all may read (0644); directories are made as needed (0755). Raises OSError."""
+    """Write PEM data to a world-readable file (0644), and create directories as needed (0755); raise OSError."""
     path = Path(cert_path)
     filesystem.mkdir_all(path.parent, 0o755)
     atomicfile.write(path, data, 0o644)
 
 
 def certs_from_file(file: str) -> list[x509.Certificate]:
-    """Raises OSError if the file cannot be read, ValueError, naming it, if it holds no certificate."""
+    """Return the certificates in the file.
+
+    Raise OSError if the file cannot be read, and ValueError, naming the file, if it holds no certificate.
+    """
     data = Path(file).read_bytes()
     try:
         return pem.parse_certs_pem(data)

@@ -1,4 +1,4 @@
-"""Certificates in PEM data.
+"""Read and write certificates in PEM data.
 
 Go: k8s.io/client-go/util/cert/pem.go
 """
@@ -18,7 +18,10 @@ CERTIFICATE_REQUEST_BLOCK_TYPE = "CERTIFICATE REQUEST"
 
 
 def parse_certs_pem(pem_certs: bytes) -> list[x509.Certificate]:
-    """All certificates in order; other blocks are skipped. Raises ValueError if one is broken or there is none."""
+    """Return all certificates in order, without other blocks.
+
+    Raise ValueError if a certificate is invalid or there is none.
+    """
     from cryptography import x509
 
     try:
@@ -35,7 +38,7 @@ def parse_certs_pem(pem_certs: bytes) -> list[x509.Certificate]:
 
 
 def encode_certificates(*certs: x509.Certificate) -> bytes:
-    """The certificates as PEM blocks, one after the other."""
+    """Return the certificates as consecutive PEM blocks."""
     from cryptography.hazmat.primitives import serialization
 
     return b"".join(cert.public_bytes(serialization.Encoding.PEM) for cert in certs)

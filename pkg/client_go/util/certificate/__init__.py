@@ -1,4 +1,4 @@
-"""Certificates that are renewed in time, and where they are kept.
+"""Store certificates, and renew them before they expire.
 
 Go: k8s.io/client-go/util/certificate
 """

@@ -1,4 +1,4 @@
-"""Renew a certificate before it ends.
+"""Renew a certificate before it expires.
 
 Go: k8s.io/client-go/util/certificate/certificate_manager.go
 """
@@ -26,34 +26,40 @@ from pkg.golang import x509 as golangx509
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# All times in seconds. How long one request may wait for its approval before another is made.
+# The time, in seconds, that the manager waits for one certificate to be issued before it starts another attempt.
 CERTIFICATE_WAIT_TIMEOUT = 15 * 60.0
-# How often a template that may change is looked at.
+# The interval, in seconds, at which the manager checks a dynamic template for changes.
 _TEMPLATE_PERIOD = 1.0
-# How long a timer may run before the time of day is looked at again.
+# The longest sleep, in seconds, before the manager reads the time of day again.
 _MAX_SLEEP = 60.0
 
-# What a failed step of a renewal raises; all else is a fault of ours.
+# The exceptions of a failed renewal. Every other exception is a bug in this program.
 _FAILURES = (apierrors.StatusError, csr.CertificateSigningRequestError, OSError, ValueError)
 
 ClientsetFunc = Callable[[tls.Certificate | None], "kubernetes.Interface"]
-"""Makes the client for requests; gets the current certificate if that is still valid."""
+"""The function makes the client for requests.
+
+Its argument is the current certificate, or None if that has expired.
+"""
 
 GetUsages = Callable[[keyutil.PrivateKey | None], list[str]]
 
 
 def default_kubelet_serving_get_usages(private_key: keyutil.PrivateKey | None) -> list[str]:
-    """What the kubelet's serving certificate is for."""
+    """Return the usages of the kubelet's serving certificate."""
     return _usages(private_key, certificates.USAGE_SERVER_AUTH)
 
 
 def default_kubelet_client_get_usages(private_key: keyutil.PrivateKey | None) -> list[str]:
-    """What the kubelet's client certificate is for."""
+    """Return the usages of the kubelet's client certificate."""
     return _usages(private_key, certificates.USAGE_CLIENT_AUTH)
 
 
 def _usages(private_key: keyutil.PrivateKey | None, auth: str) -> list[str]:
-    """Only RSA keys encipher the keys of sessions; signers refuse that usage for others."""
+    """Return the usages for a key.
+
+    Only RSA keys encipher session keys, and signers refuse that usage for other keys.
+    """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     if isinstance(private_key, rsa.RSAPrivateKey):
@@ -62,38 +68,38 @@ def _usages(private_key: keyutil.PrivateKey | None, auth: str) -> list[str]:
 
 
 class Manager(Protocol):
-    """Has a certificate, and renews it in the background."""
+    """Define what provides a certificate and renews it in the background; a Go interface."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def current(self) -> tls.Certificate | None:
-        """The certificate to use, None if there is none yet or it has ended. Safe from any thread."""
+        """Return the current certificate, or None if there is none yet or it has expired; thread-safe."""
         ...
 
     def server_healthy(self) -> bool:
-        """Whether the API server answered lately, as far as the manager knows. Safe from any thread."""
+        """Report whether the API server has answered recently, as far as the manager knows; thread-safe."""
         ...
 
 
 class Store(Protocol):
-    """Keeps the current certificate with its key."""
+    """Define what stores the current certificate with its key; a Go interface."""
 
     def current(self) -> tls.Certificate:
-        """Raises NoCertKeyError if there is none."""
+        """Return the current pair; raise NoCertKeyError if there is none."""
         ...
 
     def update(self, cert_data: bytes, key_data: bytes) -> tls.Certificate:
-        """Make the PEM pair the current one. Raises OSError or ValueError."""
+        """Make this PEM pair the current one; raise OSError or ValueError on failure."""
         ...
 
     def pending_key(self) -> bytes | None:
-        """The PEM key of a request that may still be granted."""
+        """Return the PEM key of a pending request, or None."""
         ...
 
     def set_pending_key(self, key_data: bytes | None) -> None:
-        """Keep that key, also over a restart; None forgets it. Raises OSError."""
+        """Keep this key across restarts, or forget it if it is None; raise OSError on failure."""
         ...
 
 
@@ -106,61 +112,64 @@ class Counter(Protocol):
 
 
 class Observer(Protocol):
-    """Is told how a renewal goes, on the manager's thread."""
+    """Define what the manager's thread reports about renewals."""
 
     def waiting(self, current: tls.Certificate | None, request_name: str) -> None:
-        """The request is not granted yet; called about every second. The current certificate may have ended."""
+        """Note that the request is still pending.
+
+        The manager calls this about once per second. The current certificate may have expired.
+        """
         ...
 
     def failed(self, current: tls.Certificate | None, err: Exception) -> None:
-        """A try to get a new certificate has failed; others follow."""
+        """Note that an attempt to get a new certificate has failed; the manager will try again."""
         ...
 
     def renewed(self) -> None:
-        """There is a new certificate."""
+        """Note that there is a new certificate."""
         ...
 
 
 @dataclass(slots=True)
 class Config:
-    """What a manager is made of."""
+    """Describe the parts and settings of a manager."""
 
     certificate_store: Store
     signer_name: str
     get_usages: GetUsages
     get_template: Callable[[], certutil.CertificateRequest | None]
-    """What to ask for; None if that is not known yet, then nothing is asked for."""
+    """The function returns the contents of the next request. While it returns None, the manager requests nothing."""
     dynamic_template: bool = False
-    """Whether the template may change; then the certificate is renewed when it no longer fits."""
+    """With True the template may change, and the manager renews a certificate that no longer matches it."""
     clientset_fn: ClientsetFunc | None = None
-    """Without it nothing is renewed."""
+    """Without this function the manager renews nothing."""
     requested_certificate_lifetime: float | None = None
-    """Seconds, a wish that the signer need not heed."""
+    """The desired lifetime, in seconds. The signer may ignore it."""
     bootstrap_certificate_pem: bytes = b""
-    """With its key what to use while the store is empty; renewed at once."""
+    """This certificate, with bootstrap_key_pem, is used while the store is empty. The manager replaces it at once."""
     bootstrap_key_pem: bytes = b""
     certificate_rotation: Histogram | None = None
-    """Gets the age in seconds of each certificate that is replaced."""
+    """The histogram receives the age, in seconds, of each certificate that is replaced."""
     certificate_renew_failure: Counter | None = None
     observer: Observer | None = None
     name: str = ""
-    """For logs and the thread; the signer's if empty."""
+    """The name appears in logs and as the thread's name. If it is empty, the signer's name is used."""
     clock: clock_.Clock | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _FirstCertificate:
-    """The certificate to start with, if there is one."""
+    """Describe the certificate at the start of the manager, if there is one."""
 
     certificate: tls.Certificate | None
     renew_at_once: bool
 
 
 class ManagerImpl:
-    """One thread asks for certificates and waits for them; `current` may be called from any."""
+    """Request certificates in one thread; any thread may call `current`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises OSError or ValueError if the stored certificate or the one to start with cannot be used."""
+        """Raise OSError or ValueError if the stored certificate or the bootstrap certificate cannot be used."""
         self._clientset_fn = config.clientset_fn
         self._get_template = config.get_template
         self._dynamic_template = config.dynamic_template
@@ -173,9 +182,9 @@ class ManagerImpl:
         self._observer = config.observer
         self._name = config.name or config.signer_name
         self._clock = config.clock or clock_.RealClock()
-        # What was asked for last; only the manager's thread looks at it.
+        # This is the template of the last request; only the manager's thread uses it.
         self._last_request: certutil.CertificateRequest | None = None
-        self._lock = threading.Lock()  # guards _cert and _server_health
+        self._lock = threading.Lock()  # The lock guards _cert and _server_health.
         self._server_health = False
         first = self._get_current_certificate_or_bootstrap(config)
         self._cert, self._force_rotation = first.certificate, first.renew_at_once
@@ -193,8 +202,8 @@ class ManagerImpl:
             return self._server_health
 
     def start(self) -> None:
-        """Renew in a thread of its own until stop."""
-        # Without a client there is nobody to ask.
+        """Renew the certificate in a new thread until stop."""
+        # Without a client the manager can make no requests.
         if self._clientset_fn is None:
             klog.v(2).info_s("Certificate rotation is not enabled, no connection to the apiserver", logger=self._name)
             return
@@ -202,19 +211,19 @@ class ManagerImpl:
         golang.go(self.run, name=f"certificate-{self._name.rpartition('/')[2]}")
 
     def stop(self) -> None:
-        """End the thread; the current certificate stays. A call in flight is given up."""
+        """End the thread, and abort a running API call; the current certificate stays."""
         self._cancel()
 
     def run(self) -> None:
-        """Renew until stop.
+        """Renew the certificate until stop.
 
-        Go looks at the template in a second goroutine, which interrupts the first. Here the one thread does so whenever
+        Go checks the template in a second goroutine, which interrupts the first. Here the one thread checks it whenever
         it waits.
         """
         wait.until(self._rotate, 1.0, self._ctx, self._clock)
 
     def _rotate(self) -> None:
-        """Wait until the certificate has to be renewed, and renew it."""
+        """Wait until the certificate is due for renewal, and renew it."""
         if not self._wait_for_rotation() or self._get_template() is None:
             return
         backoff = wait.Backoff(2.0, factor=2.0, jitter=0.1, steps=4)
@@ -227,11 +236,11 @@ class ManagerImpl:
     def _wait_for_rotation(self) -> bool:
         """Return True when it is time to renew, False once stopped.
 
-        DIVERGES (safer): the thread that renews a certificate looks at the time of day again and again while it waits.
+        DIVERGES (safer): the thread that renews a certificate checks the time of day repeatedly while it waits.
         Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).run: one timer runs until the renewal
         is due.
-        Why: a timer does not count the time in which the machine slept, and knows nothing of a clock that is set: the
-        certificate would end before the renewal.
+        Why: a timer does not count the time for which the machine was suspended, and does not notice when the clock is
+        set. The certificate could expire before the renewal.
         Test: certificate_manager_test.py:test_a_clock_that_is_set_forward_brings_the_renewal_forward
         """
         deadline = self._next_rotation_deadline()
@@ -250,13 +259,13 @@ class ManagerImpl:
         return self._ctx.err() is None
 
     def _template_changed(self) -> bool:
-        """Whether something else is wanted than what the certificate is for and what was asked for last."""
+        """Report whether the template now differs from both the certificate and the last request."""
         if not self._dynamic_template or self._cert_satisfies_template():
             return False
         return self._last_request != self._get_template()
 
     def _sleep(self, seconds: float) -> bool:
-        """Wait by the clock; False if the manager was stopped meanwhile."""
+        """Sleep, and return False if the manager was stopped meanwhile."""
         return not wait.sleep(self._ctx, seconds, self._clock)
 
     def _get_current_certificate_or_bootstrap(self, config: Config) -> _FirstCertificate:
@@ -278,9 +287,10 @@ class ManagerImpl:
         return _FirstCertificate(bootstrap, renew_at_once=True)
 
     def rotate_certs(self, ctx: golang.Context) -> bool:
-        """Ask for a certificate, wait until it is issued, store it. Whether there is a new one; failures are logged.
+        """Request a certificate, wait until it is issued, and store it.
 
-        What the API server answers also tells whether that is healthy.
+        Report whether there is a new certificate; failures are logged. The API server's responses also determine
+        whether it counts as healthy.
         """
         klog.v(2).info_s("Rotating certificates", logger=self._name)
         try:
@@ -306,7 +316,7 @@ class ManagerImpl:
         except _FAILURES as err:
             self._update_server_error(err)
             if isinstance(err, ValueError):
-                self._forget_request()  # the one of that name is of no use
+                self._forget_request()  # The existing request of this name cannot be used.
             return self._failed(err, "Failed while requesting a signed certificate from the control plane")
         except golang.Canceled:
             return False
@@ -314,7 +324,8 @@ class ManagerImpl:
         try:
             certificate_pem = self._wait_for_certificate(ctx, client, name, uid)
         except TimeoutError as err:
-            return self._failed(err, "Certificate request was not signed")  # and the next try goes on with it
+            # The next attempt continues with this request.
+            return self._failed(err, "Certificate request was not signed")
         except (csr.CertificateSigningRequestError, golang.Canceled) as err:
             if self._ctx.err() is None:
                 self._forget_request()
@@ -335,7 +346,7 @@ class ManagerImpl:
         ctx, cancel = golang.with_timeout(ctx, CERTIFICATE_WAIT_TIMEOUT)
 
         def while_waiting() -> None:
-            # What would be issued is no longer what is wanted.
+            # The certificate that this request would bring no longer matches the template.
             if self._template_changed():
                 cancel()
             if self._observer is not None:
@@ -347,7 +358,7 @@ class ManagerImpl:
             cancel()
 
     def _failed(self, err: Exception, message: str) -> bool:
-        if self._ctx.err() is None:  # else it was given up, not refused
+        if self._ctx.err() is None:  # After stop the attempt was aborted, which is not a failure.
             klog.error_s(err, message, logger=self._name)
             if self._certificate_renew_failure is not None:
                 self._certificate_renew_failure.inc()
@@ -357,7 +368,8 @@ class ManagerImpl:
 
     def _use(self, new: tls.Certificate) -> None:
         old = self._update_cached(new)
-        # Only now: an attempt may also end by an exception that rotate_certs does not handle.
+        # The flag is reset only here, because an attempt may also end with an exception that rotate_certs does not
+        # handle.
         self._force_rotation = False
         if old is not None and self._certificate_rotation is not None:
             self._certificate_rotation.observe(self._clock.since(old.not_before))
@@ -365,7 +377,7 @@ class ManagerImpl:
             self._observer.renewed()
 
     def _stored(self) -> tls.Certificate | None:
-        """The current certificate even if it has ended."""
+        """Return the current certificate even if it has expired."""
         with self._lock:
             return self._cert
 
@@ -374,7 +386,7 @@ class ManagerImpl:
         return self._clientset_fn(self.current())
 
     def _cert_satisfies_template(self) -> bool:
-        """Whether the certificate is for all that the template asks for; it may be for more."""
+        """Report whether the certificate covers everything in the template; it may cover more."""
         cert = self._stored()
         if cert is None:
             return False
@@ -382,7 +394,7 @@ class ManagerImpl:
         return template is None or _satisfies(cert, template, self._name)
 
     def _next_rotation_deadline(self) -> datetime.datetime:
-        """When 70 to 90 % of the certificate's life are over; now if it has to be renewed anyway."""
+        """Return when 70 to 90 % of the certificate's lifetime have passed, or now if a renewal is already due."""
         if self._force_rotation:
             return self._clock.now()
         cert = self._stored()
@@ -399,17 +411,17 @@ class ManagerImpl:
         return deadline
 
     def _update_cached(self, cert: tls.Certificate) -> tls.Certificate | None:
-        """Use the new certificate; returns the old one."""
+        """Use the new certificate, and return the old one."""
         with self._lock:
             self._server_health = True
             old, self._cert = self._cert, cert
         return old
 
     def _update_server_error(self, err: Exception) -> None:
-        """Infer from an answer whether the API server is well.
+        """Infer from a failed request whether the API server is healthy.
 
-        Proxies say that somebody is unauthorized too. Anything else that is not expected of a request for a
-        certificate may come from a load balancer in front of a server that is not there.
+        An unauthorized response counts as healthy. Any other error that does not fit a certificate request may come
+        from a load balancer in front of a server that is down.
         """
         healthy = apierrors.is_unauthorized(err) or (
             not apierrors.has_status_cause(err, apierrors.CAUSE_UNEXPECTED_SERVER_RESPONSE)
@@ -419,7 +431,10 @@ class ManagerImpl:
             self._server_health = healthy
 
     def _generate_csr(self) -> tuple[certutil.CertificateRequest, bytes, bytes, keyutil.PrivateKey]:
-        """Template, PEM request, PEM key and key. Raises ValueError if there is no template or it makes no request."""
+        """Return the template, the PEM request, the PEM key and the key.
+
+        Raise ValueError if there is no template, or no request can be made from it.
+        """
         template = self._get_template()
         if template is None:
             raise ValueError("unable to create a csr, no template available")
@@ -432,10 +447,12 @@ class ManagerImpl:
         return template, csr_pem, key_pem, private_key
 
     def _new_key(self) -> bytes:
-        """DIVERGES (fault of Go): one request for a certificate waits until somebody decides, also after a restart.
-        Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: after 15 minutes, and at
-        each start, there is a new key and a new request.
-        Why: a certificate that is granted later to the older request is lost, for its key is gone.
+        """Make a key, and keep it as the key of the pending request.
+
+        DIVERGES (fault of Go): one certificate request waits until it is approved or denied, also across restarts.
+        Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: the Go kubelet makes a new
+        key and a new request after 15 minutes and at each start.
+        Why: a certificate that is issued later for the older request is lost, because its key is gone.
         Test: certificate_manager_test.py:test_a_request_is_not_replaced_because_nobody_decides,
         certificate_manager_test.py:test_a_restart_goes_on_with_the_request_that_waits
         """
@@ -443,7 +460,7 @@ class ManagerImpl:
         try:
             self._cert_store.set_pending_key(key_pem)
         except OSError as err:
-            message = "Unable to keep the key of the certificate request, a restart will need another"
+            message = "Unable to store the key of the certificate request, a restart will create another request"
             klog.error_s(err, message, logger=self._name)
         return key_pem
 
@@ -456,7 +473,7 @@ class ManagerImpl:
     def _request_name(
         self, private_key: keyutil.PrivateKey, template: certutil.CertificateRequest, usages: list[str]
     ) -> str:
-        """The same for the same key and wishes, so that the request is found again."""
+        """Return a name that is the same for the same key and template, so that the request is found again."""
         parts = [self._signer_name, template.common_name]
         parts += [f"O={name}" for name in template.organization]
         parts += [f"DNS={name}" for name in template.dns_names]
@@ -465,12 +482,15 @@ class ManagerImpl:
 
 
 def new_manager(config: Config) -> ManagerImpl:
-    """Raises OSError or ValueError if the stored certificate or the one to start with cannot be used."""
+    """Return a manager; raise OSError or ValueError if the stored or the bootstrap certificate cannot be used."""
     return ManagerImpl(config)
 
 
 def jittery_duration(total_duration: float) -> float:
-    """70 to 90 % of it, at random: nodes that were made together should not renew together for ever after."""
+    """Return a random 70 to 90 % of the duration.
+
+    The randomness keeps nodes that were created together from renewing together each time.
+    """
     return wait.jitter(total_duration, 0.2) - total_duration * 0.3
 
 
@@ -482,11 +502,12 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
         with certutil.long_names_allowed():
             subject = cert.leaf.subject
     except golangx509.decoding_errors() as err:
-        # DIVERGES (platform): a certificate whose subject cannot be decoded is kept until it is due.
-        # Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).certSatisfiesTemplateLocked: subjects
-        # in Latin-1 (T61String) are decoded too, and another common name leads to a renewal.
-        # Why: the `cryptography` library does not decode them. The next certificate would most likely look the same,
-        # and be renewed at once.
+        # DIVERGES (platform): the kubelet keeps a certificate whose subject cannot be decoded until its regular
+        # renewal.
+        # Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).certSatisfiesTemplateLocked: the Go
+        # kubelet also decodes subjects in Latin-1 (T61String), and renews the certificate if its common name differs.
+        # Why: the `cryptography` library does not decode such subjects. The next certificate would most likely look the
+        # same, and be renewed at once.
         # Test: certificate_manager_test.py:test_a_certificate_whose_subject_cannot_be_read_is_renewed_in_time
         klog.error_s(err, "Unable to read the subject of the current certificate", logger=name)
         return True

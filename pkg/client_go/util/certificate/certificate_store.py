@@ -1,4 +1,4 @@
-"""Where the current certificate and its key lie on disk.
+"""Store the current certificate and its key on disk.
 
 Go: k8s.io/client-go/util/certificate/certificate_store.go
 """
@@ -24,18 +24,19 @@ _UPDATED_PAIR = "updated"
 
 
 class NoCertKeyError(Exception):
-    """There is no certificate with key yet."""
+    """Signal that there is no certificate with a key yet."""
 
 
 class FileStore:
-    """Keeps each pair in a file of its own, and a link to the one in use.
+    """Keep each pair in a separate file, and a symbolic link to the current pair.
 
-    The pair in use is the first that is there of
+    The current pair is the first of these that exists:
     1. <cert_directory>/<prefix>-current.pem, with certificate and key in one file,
     2. cert_file and key_file,
     3. <cert_directory>/<prefix>.crt and <key_directory>/<prefix>.key.
-    Updates are written to <cert_directory>/<prefix>-<time>.pem (0600), and the link <prefix>-current.pem follows.
-    Has one owner; not safe from several threads.
+
+    An update writes <cert_directory>/<prefix>-<time>.pem (0600) and moves the link <prefix>-current.pem to it. The
+    store is not thread-safe.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class FileStore:
         key_file: str,
         clock: clock_.Clock | None = None,
     ) -> None:
-        """Completes an update that a crash has interrupted. Raises OSError or ValueError if that cannot be."""
+        """Complete an update that a crash interrupted; raise OSError or ValueError if that is impossible."""
         self._pair_name_prefix = pair_name_prefix
         self._cert_directory = Path(cert_directory)
         self._key_directory = Path(key_directory)
@@ -57,15 +58,18 @@ class FileStore:
         self._recover()
 
     def current_path(self) -> str:
-        """The path of the link to the pair in use, whether there is one or not."""
+        """Return the path of the link to the current pair, even if the link does not exist."""
         return str(self._path(_CURRENT_PAIR))
 
     def current(self) -> tls.Certificate:
-        """The pair in use. Raises NoCertKeyError if there is none, OSError or ValueError if it cannot be used."""
+        """Return the current pair.
+
+        Raise NoCertKeyError if there is none, and OSError or ValueError if it cannot be used.
+        """
         pair_file = self._path(_CURRENT_PAIR)
         if pair_file.exists():
             klog.info_s("Loading cert/key pair from a file", filePath=str(pair_file))
-            # By its own name and not the link's: who reads it later wants the same pair.
+            # The pair is loaded under the file's name, not the link's, so that a later reader gets the same pair.
             resolved = str(pair_file.resolve())
             return tls.load_x509_key_pair(resolved, resolved)
         cert = self._cert_directory / (self._pair_name_prefix + _CERT_EXTENSION)
@@ -80,17 +84,19 @@ class FileStore:
         )
 
     def update(self, cert_data: bytes, key_data: bytes) -> tls.Certificate:
-        """Store a pair, make it the one in use, and return it.
+        """Store a pair, make it the current one, and return it.
 
-        Raises ValueError if the PEM data is no pair, OSError if it cannot be written; then all stays as it was.
+        Raise ValueError if the PEM data is not a pair, and OSError if the file cannot be written. After an error
+        nothing has changed.
         """
         pair = _check_pair(cert_data, key_data)
         filesystem.mkdir_all(self._cert_directory, 0o755)
         cert_path = self._path(self._clock.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S"))
-        # DIVERGES (fault of Go): a pair is written to a file of another name, and renamed once it is complete.
-        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).Update: the pair is written to the
-        # final name, in which the time has seconds only.
-        # Why: the second of two updates in one second would empty the file that is in use.
+        # DIVERGES (fault of Go): the certificate store writes a pair to a temporary file, and renames it when it is
+        # complete.
+        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).Update: the Go kubelet writes to the
+        # final name, which contains the time in whole seconds.
+        # Why: the second of two updates in one second would truncate the file that is in use.
         # Test: certificate_store_test.py:test_a_pair_takes_its_place_in_one_step
         atomicfile.write(cert_path, pair)
         self.update_symlink(str(cert_path))
@@ -98,7 +104,7 @@ class FileStore:
         return tls.x509_key_pair(pair, pair, resolved, resolved)
 
     def pending_key(self) -> bytes | None:
-        """The key of a request that may still be granted, in <cert_directory>/<prefix>-pending.key."""
+        """Return the key of a pending request, from <cert_directory>/<prefix>-pending.key, or None."""
         path = self._pending_path()
         try:
             data = path.read_bytes()
@@ -111,7 +117,7 @@ class FileStore:
         return data
 
     def set_pending_key(self, key_data: bytes | None) -> None:
-        """Keep that key (0600) until the next call; None removes it. Raises OSError."""
+        """Keep this key (0600) until the next call; None removes it. Raise OSError on failure."""
         if key_data is None:
             self._pending_path().unlink(missing_ok=True)
         else:
@@ -121,9 +127,9 @@ class FileStore:
         return self._cert_directory / f"{self._pair_name_prefix}-pending{_KEY_EXTENSION}"
 
     def update_symlink(self, filename: str) -> None:
-        """Let the link to the pair in use point to that file, without a moment in which there is no link.
+        """Point the link of the current pair to this file, without a moment in which no link exists.
 
-        Raises ValueError if something that is not a link has its name, FileNotFoundError if there is no such file.
+        Raise ValueError if something other than a link has its name, and FileNotFoundError if the file does not exist.
         """
         current_path, updated_path = self._path(_CURRENT_PAIR), self._path(_UPDATED_PAIR)
         _is_link(current_path)
@@ -133,18 +139,18 @@ class FileStore:
             raise FileNotFoundError(
                 f'file "{filename}" does not exist so it can not be used as the currently selected cert/key'
             )
-        # Absolute, because the directory of certificates may have been given relative to the working directory.
+        # The target is absolute, because cert_directory may be relative to the working directory.
         updated_path.symlink_to(Path(filename).absolute())
-        # DIVERGES (safer): the link to the current pair is replaced in one step.
-        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).updateSymlink: the old link is
-        # removed, and then the new one renamed.
-        # Why: after a crash in between, and for others that read the link at that moment, there would be no
-        # certificate.
+        # DIVERGES (safer): the certificate store replaces the link to the current pair in one step.
+        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).updateSymlink: the Go kubelet removes
+        # the old link, and then renames the new one.
+        # Why: after a crash between the two steps, and for programs that read the link at that moment, there would be
+        # no certificate.
         # Test: certificate_store_test.py:test_the_old_link_stays_until_the_new_one_takes_its_place
         updated_path.replace(current_path)
 
     def _recover(self) -> None:
-        """Finish an update that stopped between the making of the new link and its renaming."""
+        """Finish an update that stopped after the new link was made and before it was renamed."""
         current_path, updated_path = self._path(_CURRENT_PAIR), self._path(_UPDATED_PAIR)
         if not current_path.exists() and _is_link(updated_path):
             updated_path.replace(current_path)
@@ -154,7 +160,7 @@ class FileStore:
 
 
 def _check_pair(cert_data: bytes, key_data: bytes) -> bytes:
-    """Certificates and key as one PEM text, nothing else in it. Raises ValueError if they are no pair."""
+    """Return certificates and key as one PEM text without anything else; raise ValueError if they are not a pair."""
     try:
         certs = certutil.parse_certs_pem(cert_data)
     except ValueError as err:
@@ -171,7 +177,7 @@ def _check_pair(cert_data: bytes, key_data: bytes) -> bytes:
 
 
 def _is_link(path: Path) -> bool:
-    """Whether there is a link of that name. Raises ValueError if there is something else."""
+    """Report whether a link of this name exists; raise ValueError if something else has the name."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

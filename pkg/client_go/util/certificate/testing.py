@@ -1,4 +1,4 @@
-"""Authorities, certificates, and stand-ins for managers, for tests.
+"""Provide certificate authorities, certificates and fake managers for tests.
 
 Go: k8s.io/client-go/util/certificate/certificate_manager_test.go (fakeStore, newCertificateData)
 """
@@ -31,12 +31,12 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def now() -> datetime.datetime:
-    """The time in whole seconds, as certificates have it."""
+    """Return the time in whole seconds, which is the resolution of certificates."""
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 class Authority:
-    """Signs whatever it is asked to."""
+    """Sign every certificate request."""
 
     def __init__(self, name: str = "test-ca") -> None:
         from cryptography import x509
@@ -60,7 +60,7 @@ class Authority:
         not_before: datetime.datetime | None = None,
         not_after: datetime.datetime | None = None,
     ) -> tuple[bytes, bytes]:
-        """A certificate for a new key and that key, as PEM data; by default good from an hour ago for two hours."""
+        """Return a certificate and its new key as PEM data; by default it is valid from an hour ago for two hours."""
         key_pem = keyutil.make_elliptic_private_key_pem()
         addresses = tuple(ipaddress.ip_address(ip) for ip in ips)
         request = certutil.make_csr(
@@ -69,7 +69,7 @@ class Authority:
         return self.sign(request, not_before, not_after), key_pem
 
     def pair(self, common_name: str, organization: Sequence[str] = (), **options: object) -> certificate.Certificate:
-        """As issue, loaded."""
+        """Return the result of issue as a loaded pair."""
         return certificate.x509_key_pair(*self.issue(common_name, organization, **options))  # type: ignore[arg-type]
 
     def sign(
@@ -78,7 +78,7 @@ class Authority:
         not_before: datetime.datetime | None = None,
         not_after: datetime.datetime | None = None,
     ) -> bytes:
-        """The PEM certificate for a PEM request, its alternative names included."""
+        """Return the PEM certificate for a PEM request, including its alternative names."""
         from cryptography import x509
 
         request = x509.load_der_x509_csr(next(pem.blocks(csr_pem)).data)
@@ -118,7 +118,7 @@ def _sha256() -> hashes.SHA256:
 
 
 class FakeStore:
-    """Keeps one pair in memory."""
+    """Keep one pair in memory."""
 
     def __init__(self, cert: certificate.Certificate | None = None) -> None:
         self.cert = cert
@@ -146,9 +146,9 @@ class FakeStore:
 
 
 class FakeSigner:
-    """The API server's requests for certificates, and whoever approves and signs them. Safe from any thread.
+    """Simulate the API server's certificate requests together with their approver and signer; thread-safe.
 
-    `client` is what has the requests as clients do. Unless `approve` is cleared each request is granted at once.
+    `client` is the fake API client. Each request is granted at once, unless `approve` is False.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -157,12 +157,12 @@ class FakeSigner:
         self.not_before: datetime.datetime | None = None
         self.not_after: datetime.datetime | None = None
         self.created: golang.Channel[str] = golang.Channel(100)
-        """The name of each request, once it is there."""
+        """The channel receives the name of each request after its creation."""
         self.watched: golang.Channel[None] = golang.Channel(100)
-        """Gets something whenever a watch begins."""
+        """The channel receives a value whenever a watch starts."""
         self.errors: dict[str, list[Exception]] = {"create": [], "get": [], "list": [], "watch": []}
-        """What the next calls of each verb raise."""
-        self._lock = threading.Lock()  # guards _requests, _watchers, _version
+        """The next calls of each verb raise these errors."""
+        self._lock = threading.Lock()  # The lock guards _requests, _watchers and _version.
         self._requests: dict[str, certificatesv1.CertificateSigningRequest] = {}
         self._watchers: list[_Watcher] = []
         self._version = 0
@@ -186,7 +186,7 @@ class FakeSigner:
         self.put(request)
 
     def condition(self, name: str, condition: str) -> None:
-        """Set only a condition."""
+        """Set a condition and change nothing else."""
         request = v1.deepcopy(self._requests[name])
         request.status.conditions = [_condition(condition)]
         self.put(request)
@@ -197,7 +197,7 @@ class FakeSigner:
             self._tell_locked(watchapi.Event(watchapi.DELETED, request))
 
     def spoil(self, name: str) -> None:
-        """Tell the watches of a version that cannot be decoded."""
+        """Send the watches a version that cannot be decoded."""
         event = watchapi.Event(watchapi.MODIFIED, watchapi.Undecodable("", name, "1"))
         with self._lock:
             for watcher in self._watchers:
@@ -288,7 +288,7 @@ def _condition(kind: str) -> certificatesv1.CertificateSigningRequestCondition:
 
 
 class FakeCertificateManager:
-    """Has the certificate that the test gives it."""
+    """Provide the certificate that the test sets."""
 
     def __init__(self, cert: certificate.Certificate | None = None, healthy: bool = False) -> None:
         self.cert = cert

@@ -1,4 +1,4 @@
-"""A certificate with its key.
+"""Load a certificate with its key.
 
 Go: crypto/tls (Certificate, X509KeyPair)
 """
@@ -22,19 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Certificate:
-    """A certificate, those between it and its authority, and the key. Equal only to itself, as pointers are in Go."""
+    """Hold a certificate, its intermediate certificates, and the key.
+
+    A certificate equals only itself, as pointers do in Go.
+    """
 
     chain: tuple[x509.Certificate, ...]
     private_key: keyutil.PrivateKey
     cert_pem: bytes
     key_pem: bytes
     cert_file: str = ""
-    """Where the pair was read from; "" if it is in no file. The files may hold another one by now."""
+    """The file from which the pair was read, or "" if there is none. By now the file may hold another pair."""
     key_file: str = ""
 
     @property
     def leaf(self) -> x509.Certificate:
-        """The certificate proper."""
+        """Return the certificate itself, without the intermediate certificates."""
         return self.chain[0]
 
     @property
@@ -46,14 +49,18 @@ class Certificate:
         return self.leaf.not_valid_after_utc
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Make the context present this pair, whatever its files hold by now. Raises OSError or ValueError."""
-        from pkg.client_go import transport  # who only serves with a certificate does not load the client
+        """Make the context present this pair, even if its files have changed.
+
+        Raise OSError or ValueError on failure.
+        """
+        # The import is lazy, so that programs which only serve with a certificate do not load the client.
+        from pkg.client_go import transport
 
         transport.KeyPair(self.cert_pem, self.key_pem).load_into(context)
 
 
 def x509_key_pair(cert_pem: bytes, key_pem: bytes, cert_file: str = "", key_file: str = "") -> Certificate:
-    """The pair that the PEM data holds. Raises ValueError if one is missing or they do not belong together."""
+    """Return the pair in the PEM data; raise ValueError if one part is missing or the parts do not match."""
     from cryptography.hazmat.primitives import serialization
 
     chain = tuple(certutil.parse_certs_pem(cert_pem))
@@ -69,7 +76,7 @@ def x509_key_pair(cert_pem: bytes, key_pem: bytes, cert_file: str = "", key_file
 
 
 def load_x509_key_pair(cert_file: str, key_file: str) -> Certificate:
-    """The pair in the files, which may be one. Raises OSError or ValueError; both name the file."""
+    """Return the pair in the files, which may be the same file; raise OSError or ValueError that names the file."""
     cert_pem = Path(cert_file).read_bytes()
     key_pem = cert_pem if key_file == cert_file else Path(key_file).read_bytes()
     try:

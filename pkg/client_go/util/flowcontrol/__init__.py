@@ -1,4 +1,4 @@
-"""Slowing down: per-item back-off and rate limits.
+"""Limit rates, and back off after failures of an item.
 
 Go: k8s.io/client-go/util/flowcontrol
 """

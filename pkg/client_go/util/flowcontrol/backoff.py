@@ -1,4 +1,4 @@
-"""A pause per item that doubles with each failure.
+"""Back off after failures, with a delay for each item that doubles each time.
 
 Go: k8s.io/client-go/util/flowcontrol/backoff.go
 """
@@ -21,10 +21,10 @@ class _Entry:
 
 
 class Backoff:
-    """Durations in seconds; safe from any thread.
+    """Track the backoff of each item, in seconds; thread-safe.
 
-    An item whose last failure is more than twice `max_duration` ago starts again from `initial`;
-    `has_expired_func(event_time, last_update, max_duration)` may decide otherwise.
+    An item whose last failure is more than twice `max_duration` ago starts again from `initial`.
+    `has_expired_func(event_time, last_update, max_duration)` can replace this rule.
     """
 
     def __init__(
@@ -39,23 +39,23 @@ class Backoff:
         self.max_duration = max_duration
         self.max_jitter_factor = max_jitter_factor
         self.has_expired_func: Callable[[datetime, datetime, float], bool] | None = None
-        self._lock = threading.Lock()  # guards _per_item
+        self._lock = threading.Lock()  # The lock guards _per_item.
         self._per_item: dict[str, _Entry] = {}
 
     def get(self, id: str) -> float:
-        """The current pause of the item, 0 if it has none."""
+        """Return the current delay of the item, or 0 if it has none."""
         with self._lock:
             entry = self._per_item.get(id)
             return entry.backoff if entry else 0.0
 
     def until(self, id: str) -> datetime | None:
-        """When the pause after the item's last failure ends, None if it has none."""
+        """Return when the delay after the item's last failure ends, or None if it has none."""
         with self._lock:
             entry = self._per_item.get(id)
             return entry.last_update + timedelta(seconds=entry.backoff) if entry else None
 
     def next(self, id: str, event_time: datetime) -> None:
-        """The item failed again: double its pause, up to the maximum."""
+        """Record another failure of the item, and double its delay up to the maximum."""
         with self._lock:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
@@ -72,30 +72,30 @@ class Backoff:
     delete_entry = reset
 
     def is_in_back_off_since(self, id: str, event_time: datetime) -> bool:
-        """Whether less than the item's pause has passed since `event_time`."""
+        """Report whether less time than the item's delay has passed since `event_time`."""
         with self._lock:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            # DIVERGES (fault of Go): an event that lies in the future by more than the pause is no reason to wait.
-            # Go: k8s.io/client-go/util/flowcontrol/backoff.go, (*Backoff).IsInBackOffSince: it waits until the event is
-            # past, however far ahead it lies.
-            # Why: when the clock is set back by a day, a container that has just ended would not be restarted for a
-            # day.
+            # DIVERGES (fault of Go): an event that lies further in the future than the delay is no reason to wait.
+            # Go: k8s.io/client-go/util/flowcontrol/backoff.go, (*Backoff).IsInBackOffSince: the Go kubelet waits until
+            # the event has passed, however far in the future it lies.
+            # Why: if the clock is set back by a day, a container that has just exited would not be restarted for a day.
             # Test: flowcontrol_test.py:test_a_back_off_ends_when_the_clock_is_set_back
-            return abs(self.clock.since(event_time)) < entry.backoff  # time of day: the runtime says when it ended.
+            # This needs the time of day, because the runtime reports the event's time.
+            return abs(self.clock.since(event_time)) < entry.backoff
 
     def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:
-        """Whether `event_time` is less than the item's pause after its last failure."""
+        """Report whether `event_time` is less than the item's delay after its last failure."""
         with self._lock:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            # A failure that lies ahead: as above. Go's times carry a monotonic reading here.
+            # A failure in the future is handled as above. In Go these times include a monotonic reading.
             return abs((event_time - entry.last_update).total_seconds()) < entry.backoff
 
     def gc(self) -> None:
-        """Forget items whose last failure is long past; to be called now and then."""
+        """Forget items whose last failure is long past; call this periodically."""
         with self._lock:
             now = self.clock.now()
             for id, entry in list(self._per_item.items()):

@@ -151,7 +151,7 @@ def test_token_bucket_without_burst_lets_nobody_through() -> None:
     limiter = flowcontrol.TokenBucketRateLimiter(5, 0, clock)
     clock.step(100)
     assert not limiter.try_accept()
-    with pytest.raises(ValueError, match="burst 0 lets nobody through"):
+    with pytest.raises(ValueError, match="burst 0 admits no call"):
         limiter.wait(golang.background())
 
 

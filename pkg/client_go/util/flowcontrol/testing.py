@@ -1,4 +1,4 @@
-"""A rate limiter that counts."""
+"""Provide a rate limiter for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pkg import golang
 
 
 class FakeRateLimiter:
-    """Counts who waits."""
+    """Count the calls of wait, and limit nothing."""
 
     def __init__(self) -> None:
         self.waits = 0

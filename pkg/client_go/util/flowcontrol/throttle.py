@@ -1,4 +1,4 @@
-"""Rate limits.
+"""Limit the rate of calls.
 
 Go: k8s.io/client-go/util/flowcontrol/throttle.go
 """
@@ -14,16 +14,16 @@ from pkg.apimachinery import clock as clock_
 
 class RateLimiter(Protocol):
     def try_accept(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token, and report whether one was available."""
         ...
 
     def wait(self, ctx: golang.Context) -> None:
-        """Take a token, waiting for it; raises ctx.err() if ctx is done first."""
+        """Wait for a token and take it; raise ctx.err() if ctx is done first."""
         ...
 
 
 class TokenBucketRateLimiter:
-    """Allows `qps` calls a second on average and `burst` at once, with burst 0 none ever; safe from any thread."""
+    """Allow `qps` calls per second on average and `burst` at once, and none if burst is 0; thread-safe."""
 
     def __init__(self, qps: float, burst: int, clock: clock_.Clock | None = None) -> None:
         if qps <= 0 or burst < 0:
@@ -31,8 +31,8 @@ class TokenBucketRateLimiter:
         self._qps = qps
         self._burst = burst
         self._clock = clock or clock_.RealClock()
-        self._lock = threading.Lock()  # guards _tokens, _updated
-        self._tokens = float(burst)  # negative when reserved ahead of time
+        self._lock = threading.Lock()  # The lock guards _tokens and _updated.
+        self._tokens = float(burst)  # A negative number means that waiting callers have reserved tokens in advance.
         self._updated = self._clock.monotonic()
 
     def try_accept(self) -> bool:
@@ -45,7 +45,7 @@ class TokenBucketRateLimiter:
 
     def wait(self, ctx: golang.Context) -> None:
         if self._burst == 0:
-            raise ValueError("rate limiter: burst 0 lets nobody through, however long the wait")
+            raise ValueError("rate limiter: burst 0 admits no call")
         with self._lock:
             self._refill_locked()
             self._tokens -= 1

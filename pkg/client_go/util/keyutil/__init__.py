@@ -1,4 +1,4 @@
-"""Private keys as PEM data and in files.
+"""Make, read and write private keys, as PEM data and in files.
 
 Go: k8s.io/client-go/util/keyutil
 """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pkg.client_go.util.keyutil import pem
 from pkg.util import atomicfile, filesystem
 
-# The cryptography library is imported where it is used: a kubelet without certificates does not load it.
+# Functions import the cryptography library when they need it, so a kubelet without certificates does not load it.
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import types as keytypes
 
@@ -27,19 +27,18 @@ _KEY_BLOCK_TYPES = (EC_PRIVATE_KEY_BLOCK_TYPE, RSA_PRIVATE_KEY_BLOCK_TYPE, PRIVA
 
 
 def make_elliptic_private_key_pem() -> bytes:
-    """A new key on the curve P-256."""
+    """Return a new key on the curve P-256."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return marshal_private_key_to_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
 def write_key(key_path: str, data: bytes) -> None:
-    """Write a PEM key to a file that only its owner may read (0600); directories are made as needed.
+    """Write a PEM key to a file that only its owner may read (0600), and create directories as needed.
 
-    DIVERGES (safer): the file is replaced by a complete one, which only its owner may read.
-    Go: k8s.io/client-go/util/keyutil/key.go, WriteKey: the file is overwritten in place, and keeps the mode that it
-    has.
-    Why: a crash in between must not lose the key of a request that somebody is about to approve.
+    DIVERGES (safer): writing a key replaces the file by a complete one, which only its owner may read.
+    Go: k8s.io/client-go/util/keyutil/key.go, WriteKey: the Go kubelet overwrites the file in place, and keeps its mode.
+    Why: a crash during the write must not lose the key of a request that may still be approved.
     Test: key_test.py:test_write_key_takes_the_file_from_others
     """
     path = Path(key_path)
@@ -48,9 +47,9 @@ def write_key(key_path: str, data: bytes) -> None:
 
 
 def load_or_generate_key_file(key_path: str) -> bytes:
-    """The PEM key in the file, or a new one that is written there.
+    """Return the PEM key in the file, or write a new one there and return it.
 
-    Raises ValueError, naming the file, if that holds no key; OSError if it cannot be read or written.
+    Raise ValueError, naming the file, if the file holds no key, and OSError if it cannot be read or written.
     """
     path = Path(key_path)
     try:
@@ -67,7 +66,7 @@ def load_or_generate_key_file(key_path: str) -> bytes:
 
 
 def marshal_private_key_to_pem(private_key: PrivateKey) -> bytes:
-    """A PEM block in the form of the key's kind. Raises ValueError if it is neither RSA nor ECDSA."""
+    """Return a PEM block in the form of the key's kind; raise ValueError if it is neither RSA nor ECDSA."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -79,7 +78,10 @@ def marshal_private_key_to_pem(private_key: PrivateKey) -> bytes:
 
 
 def private_key_from_file(file: str) -> PrivateKey:
-    """Raises OSError if the file cannot be read, ValueError, naming it, if it holds no key."""
+    """Return the key in the file.
+
+    Raise OSError if the file cannot be read, and ValueError, naming the file, if it holds no key.
+    """
     data = Path(file).read_bytes()
     try:
         return parse_private_key_pem(data)
@@ -88,10 +90,10 @@ def private_key_from_file(file: str) -> PrivateKey:
 
 
 def parse_private_key_pem(key_data: bytes) -> PrivateKey:
-    """The first key among the PEM blocks, in SEC 1, PKCS #1 or PKCS #8 form and not encrypted.
+    """Return the first unencrypted key among the PEM blocks, in SEC 1, PKCS #1 or PKCS #8 form.
 
-    Other blocks are skipped, as "EC PARAMETERS" or the certificate that lies in the same file.
-    Raises ValueError if there is none.
+    Other blocks are skipped, such as "EC PARAMETERS" or a certificate in the same file. Raise ValueError if there is no
+    key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization

@@ -1,4 +1,4 @@
-"""The blocks of PEM data.
+"""Parse and write blocks of PEM data.
 
 Go: encoding/pem
 """
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Headers, which encrypted keys have, end with an empty line. None begins with "-", as all boundaries do. The look-ahead
-# is a positive one: before Python 3.11.5 a negative one that fails keeps what it has looked at.
+# Headers, which encrypted keys have, end with an empty line. No header begins with "-", as all boundaries do. The
+# look-ahead is positive because, before Python 3.11.5, a failed negative look-ahead does not restore the position.
 _BLOCK = re.compile(
     rb"^-----BEGIN (?P<type>[^\r\n-]+)-----[ \t]*\r?\n"
     rb"(?P<headers>(?:(?=[^-])[^\r\n:]++:[^\r\n]*+\r?\n)*+)"
@@ -24,17 +24,17 @@ _BLOCK = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class Block:
-    """One part of PEM data."""
+    """Represent one block of PEM data."""
 
     type: str
-    """As in its first line: "CERTIFICATE", "EC PRIVATE KEY"."""
+    """The type in the block's first line, such as "CERTIFICATE" or "EC PRIVATE KEY"."""
     has_headers: bool
     data: bytes
-    """What the base64 text holds: DER."""
+    """The decoded base64 text, which is DER."""
 
 
 def blocks(data: bytes) -> Iterator[Block]:
-    """All blocks in order. What is between them is skipped, and so are blocks that are no base64."""
+    """Yield all blocks in order; text between blocks and blocks without valid base64 are skipped."""
     for match in _BLOCK.finditer(data):
         try:
             body = base64.b64decode(b"".join(match["body"].split()), validate=True)
@@ -44,7 +44,7 @@ def blocks(data: bytes) -> Iterator[Block]:
 
 
 def encode(block_type: str, data: bytes) -> bytes:
-    """One block, in lines of 64 characters."""
+    """Return one block, with lines of 64 characters."""
     text = base64.b64encode(data).decode()
     lines = "".join(text[i : i + 64] + "\n" for i in range(0, len(text), 64))
     return f"-----BEGIN {block_type}-----\n{lines}-----END {block_type}-----\n".encode()

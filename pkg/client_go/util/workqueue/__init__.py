@@ -1,4 +1,4 @@
-"""Doing pieces of work on several threads.
+"""Divide work among several threads.
 
 Go: k8s.io/client-go/util/workqueue
 """

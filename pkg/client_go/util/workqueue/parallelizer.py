@@ -1,4 +1,4 @@
-"""Independent pieces of work, side by side.
+"""Run independent pieces of work in parallel.
 
 Go: k8s.io/client-go/util/workqueue/parallelizer.go
 """
@@ -14,11 +14,11 @@ from pkg.apimachinery.util.runtime import contain
 def parallelize_until(
     ctx: golang.Context, workers: int, pieces: int, do_work_piece: Callable[[int], None], name: str
 ) -> None:
-    """Call do_work_piece(0) to do_work_piece(pieces - 1) in this order on at most `workers` threads; wait for all.
+    """Call do_work_piece for 0 to pieces - 1, in this order, on at most `workers` threads, and wait for all.
 
-    The caller's thread is one of them, so a single piece starts none. Pieces that have not begun when ctx ends are
-    left out. What a piece raises is logged, and the other pieces are worked on; if the machine has no more threads, by
-    those that there are.
+    The caller's thread is one of the workers, so a single piece starts no thread. Pieces that have not started when ctx
+    ends are skipped. An exception of one piece is logged, and the other pieces run. If the machine cannot start more
+    threads, the existing ones do the work.
     """
     to_process: golang.Channel[int] = golang.Channel(max(pieces, 1))
     for piece in range(pieces):
@@ -29,7 +29,7 @@ def parallelize_until(
         for piece in to_process:
             if ctx.err() is not None:
                 return
-            with contain("Failed to work on a piece", golang.background(), name=name, piece=piece):
+            with contain("Failed to process a piece of work", golang.background(), name=name, piece=piece):
                 do_work_piece(piece)
 
     threads: list[golang.Thread] = []
@@ -37,7 +37,7 @@ def parallelize_until(
         for i in range(1, min(workers, pieces)):
             threads.append(golang.go(work, name=f"{name}-{i}"))
     except golang.ThreadError as err:
-        klog.error_s(err, "Working on fewer pieces at a time", name=name, workers=len(threads) + 1)
+        klog.error_s(err, "Failed to start all workers, continuing with fewer", name=name, workers=len(threads) + 1)
     work()
     for thread in threads:
         thread.join()

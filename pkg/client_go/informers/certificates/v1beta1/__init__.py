@@ -1,4 +1,4 @@
-"""Informers of the group's version v1beta1.
+"""Provide the informers of certificates.k8s.io, version v1beta1.
 
 Go: k8s.io/client-go/informers/certificates/v1beta1
 """

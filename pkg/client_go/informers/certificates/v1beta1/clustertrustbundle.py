@@ -1,4 +1,4 @@
-"""The shared informer of ClusterTrustBundle objects.
+"""Provide the shared informer of ClusterTrustBundle objects.
 
 Go: k8s.io/client-go/informers/certificates/v1beta1/clustertrustbundle.go
 """

@@ -1,4 +1,4 @@
-"""The informers of the group's version v1beta1 that a kubelet uses.
+"""Provide access to the informers of certificates.k8s.io, version v1beta1, that a kubelet uses.
 
 Go: k8s.io/client-go/informers/certificates/v1beta1/interface.go
 """

@@ -1,4 +1,4 @@
-"""Informers of the group's version v1.
+"""Provide the informers of the core API group, version v1.
 
 Go: k8s.io/client-go/informers/core/v1
 """

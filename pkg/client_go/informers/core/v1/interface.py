@@ -1,4 +1,4 @@
-"""The informers of the group's version v1 that a kubelet uses.
+"""Provide access to the informers of the core API group, version v1, that a kubelet uses.
 
 Go: k8s.io/client-go/informers/core/v1/interface.go
 """

@@ -1,4 +1,4 @@
-"""The shared informer of Node objects.
+"""Provide the shared informer of Node objects.
 
 Go: k8s.io/client-go/informers/core/v1/node.go
 """

@@ -1,4 +1,4 @@
-"""The shared informer of Service objects.
+"""Provide the shared informer of Service objects.
 
 Go: k8s.io/client-go/informers/core/v1/service.go
 """

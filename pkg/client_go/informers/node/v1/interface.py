@@ -1,4 +1,4 @@
-"""The informers of the group's version v1 that a kubelet uses.
+"""Provide access to the informers of node.k8s.io, version v1, that a kubelet uses.
 
 Go: k8s.io/client-go/informers/node/v1/interface.go
 """

@@ -1,4 +1,4 @@
-"""The shared informer of RuntimeClass objects.
+"""Provide the shared informer of RuntimeClass objects.
 
 Go: k8s.io/client-go/informers/node/v1/runtimeclass.go
 """

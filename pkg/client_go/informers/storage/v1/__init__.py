@@ -1,4 +1,4 @@
-"""Informers of the group's version v1.
+"""Provide the informers of storage.k8s.io, version v1.
 
 Go: k8s.io/client-go/informers/storage/v1
 """

@@ -1,4 +1,4 @@
-"""The shared informer of CSIDriver objects.
+"""Provide the shared informer of CSIDriver objects.
 
 Go: k8s.io/client-go/informers/storage/v1/csidriver.go
 """

@@ -1,4 +1,4 @@
-"""The informers of the group's version v1 that a kubelet uses.
+"""Provide access to the informers of storage.k8s.io, version v1, that a kubelet uses.
 
 Go: k8s.io/client-go/informers/storage/v1/interface.go
 """

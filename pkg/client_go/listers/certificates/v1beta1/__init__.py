@@ -1,4 +1,4 @@
-"""Readers of the group's version v1beta1.
+"""Provide the listers of certificates.k8s.io, version v1beta1.
 
 Go: k8s.io/client-go/listers/certificates/v1beta1
 """

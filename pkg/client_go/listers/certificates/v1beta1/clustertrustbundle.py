@@ -1,4 +1,4 @@
-"""Reads ClusterTrustBundle objects from an informer's store.
+"""Read ClusterTrustBundle objects from an informer's store.
 
 Go: k8s.io/client-go/listers/certificates/v1beta1/clustertrustbundle.go
 """
@@ -10,7 +10,7 @@ from pkg.client_go.tools import cache
 
 
 class ClusterTrustBundleLister(cache.GenericLister[certificatesv1beta1.ClusterTrustBundle]):
-    """Objects are shared and must not be changed."""
+    """Read ClusterTrustBundle objects, which are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[certificatesv1beta1.ClusterTrustBundle]) -> None:
         super().__init__(indexer, "clustertrustbundle.certificates.k8s.io")

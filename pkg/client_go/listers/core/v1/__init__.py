@@ -1,4 +1,4 @@
-"""Readers of the group's version v1.
+"""Provide the listers of the core API group, version v1.
 
 Go: k8s.io/client-go/listers/core/v1
 """

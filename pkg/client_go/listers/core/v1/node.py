@@ -1,4 +1,4 @@
-"""Reads Node objects from an informer's store.
+"""Read Node objects from an informer's store.
 
 Go: k8s.io/client-go/listers/core/v1/node.go
 """
@@ -10,7 +10,7 @@ from pkg.client_go.tools import cache
 
 
 class NodeLister(cache.GenericLister[v1.Node]):
-    """Objects are shared and must not be changed."""
+    """Read Node objects, which are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[v1.Node]) -> None:
         super().__init__(indexer, "node")

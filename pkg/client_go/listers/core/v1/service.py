@@ -1,4 +1,4 @@
-"""Reads Service objects from an informer's store.
+"""Read Service objects from an informer's store.
 
 Go: k8s.io/client-go/listers/core/v1/service.go
 """
@@ -10,11 +10,11 @@ from pkg.client_go.tools import cache
 
 
 class ServiceLister(cache.GenericLister[v1.Service]):
-    """Objects are shared and must not be changed."""
+    """Read Service objects, which are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[v1.Service]) -> None:
         super().__init__(indexer, "service")
 
     def services(self, namespace: str) -> cache.GenericLister[v1.Service]:
-        """Those of one namespace, to get by name."""
+        """Return a lister for one namespace, which can get objects by name."""
         return self.by_namespace(namespace)

@@ -1,4 +1,4 @@
-"""Readers of the group's version v1.
+"""Provide the listers of node.k8s.io, version v1.
 
 Go: k8s.io/client-go/listers/node/v1
 """

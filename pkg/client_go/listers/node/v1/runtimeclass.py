@@ -1,4 +1,4 @@
-"""Reads RuntimeClass objects from an informer's store.
+"""Read RuntimeClass objects from an informer's store.
 
 Go: k8s.io/client-go/listers/node/v1/runtimeclass.go
 """
@@ -10,7 +10,7 @@ from pkg.client_go.tools import cache
 
 
 class RuntimeClassLister(cache.GenericLister[nodev1.RuntimeClass]):
-    """Objects are shared and must not be changed."""
+    """Read RuntimeClass objects, which are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[nodev1.RuntimeClass]) -> None:
         super().__init__(indexer, "runtimeclass.node.k8s.io")

@@ -1,4 +1,4 @@
-"""What a kubeconfig holds.
+"""Define the contents of a kubeconfig.
 
 Go: k8s.io/client-go/tools/clientcmd/api
 """

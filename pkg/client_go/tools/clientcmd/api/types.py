@@ -1,9 +1,9 @@
-"""What a kubeconfig holds, its lists of named things as dicts by name.
+"""Define the contents of a kubeconfig, with its lists of named items as dicts by name.
 
 Go: k8s.io/client-go/tools/clientcmd/api/types.go, and for the names on the wire
 k8s.io/client-go/tools/clientcmd/api/v1/types.go
 
-Extensions and preferences, which no component uses, are neither read nor written.
+Extensions and preferences are neither read nor written, because no component uses them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ class ExecEnvVar(msgspec.Struct, kw_only=True):
 
 
 class ExecConfig(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """A program that gets credentials."""
+    """Describe a program that provides credentials."""
 
     command: str = ""
     args: list[str] | None = None
     env: list[ExecEnvVar] | None = None
     api_version: str = ""
     install_hint: str = ""
-    """Told when the program is not there."""
+    """The error shows this hint if the program does not exist."""
     provide_cluster_info: bool = False
     interactive_mode: str = ""
-    """Never, IfAvailable or Always: whether it is given our standard input."""
+    """Never, IfAvailable or Always: this says whether the program gets our standard input."""
 
 
 class Cluster(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):
-    """A server and what it must prove. Data wins over the file of the same thing."""
+    """Describe a server and how to verify it.
+
+    Data takes precedence over the file for the same setting.
+    """
 
     server: str = ""
     tls_server_name: str = ""
@@ -45,7 +48,10 @@ class Cluster(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):
 
 
 class AuthInfo(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):
-    """Who we are. Data wins over the file of the same thing."""
+    """Hold the credentials of a user.
+
+    Data takes precedence over the file for the same setting.
+    """
 
     client_certificate: str = ""
     client_certificate_data: bytes = b""
@@ -63,12 +69,12 @@ class AuthInfo(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab")
     exec: ExecConfig | None = None
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Return a representation without the secrets."""
         return f"AuthInfo(client_certificate={self.client_certificate!r}, token_file={self.token_file!r}, …)"
 
 
 class Context(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):
-    """A user of a cluster."""
+    """Combine a cluster with a user."""
 
     cluster: str = ""
     auth_info: str = msgspec.field(name="user", default="")
@@ -76,14 +82,14 @@ class Context(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):
 
 
 class Config(msgspec.Struct, kw_only=True):
-    """Named clusters, users and contexts, and which context is meant."""
+    """Hold named clusters, users and contexts, and the name of the current context."""
 
     clusters: dict[str, Cluster] = msgspec.field(default_factory=dict)
     auth_infos: dict[str, AuthInfo] = msgspec.field(default_factory=dict)
     contexts: dict[str, Context] = msgspec.field(default_factory=dict)
     current_context: str = ""
     location: str = ""
-    """The file that it was read from."""
+    """The file from which the config was read."""
 
     def is_empty(self) -> bool:
         return not (self.clusters or self.auth_infos or self.contexts)

@@ -1,4 +1,4 @@
-"""Ask the API server for a certificate, and wait until it is issued.
+"""Request a certificate from the API server, and wait until it is issued.
 
 Go: k8s.io/client-go/util/certificate/csr
 """

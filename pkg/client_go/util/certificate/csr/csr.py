@@ -1,8 +1,8 @@
-"""Create a certificate signing request and follow it until its certificate is there.
+"""Create a certificate signing request, and wait until its certificate is issued.
 
 Go: k8s.io/client-go/util/certificate/csr/csr.go
 
-Only certificates.k8s.io/v1, which every API server since 1.19 has; Go also tries v1beta1.
+Only certificates.k8s.io/v1 is supported, which every API server since 1.19 has; Go also tries v1beta1.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from pkg.client_go import kubernetes
 
-# Seconds between two tries of a list or watch that failed.
+# The pause, in seconds, after a failed list or watch.
 _RETRY_PERIOD = 1.0
-# How often who waits gets the chance to do something else.
+# The interval, in seconds, at which while_waiting is called.
 _TICK = 1.0
 
 
 class CertificateSigningRequestError(Exception):
-    """The request will never get a certificate: denied, failed, deleted, or another one of the same name."""
+    """Signal that a request was denied, failed or deleted, or was replaced by another one of the same name."""
 
 
 def request_certificate(
@@ -50,11 +50,11 @@ def request_certificate(
     usages: list[str],
     private_key: keyutil.PrivateKey,
 ) -> tuple[str, types.UID]:
-    """Create a request, or find the one that an earlier run has made under that name; returns its name and UID.
+    """Create a request, or find the one that an earlier run created under this name; return its name and UID.
 
-    With an empty name the server chooses one. `requested_duration`: seconds that the certificate should live;
-    signers need not heed it. Raises what the API server answers, or ValueError if the request of that name is
-    for something else or another key.
+    If the name is empty, the server chooses one. `requested_duration` is the desired lifetime of the certificate, in
+    seconds; signers may ignore it. Raise the API server's error, or ValueError if the request of this name has other
+    contents or another key.
     """
     request = certificatesv1.CertificateSigningRequest(
         api_version="certificates.k8s.io/v1",
@@ -88,10 +88,12 @@ def request_certificate(
 
 
 def digested_name(prefix: str, private_key: keyutil.PrivateKey, parts: Iterable[str]) -> str:
-    """A name for a request: the same for the same key and parts. Go: bootstrap.digestedName
+    """Return a name for a request that is the same for the same key and parts.
 
-    The request itself cannot be hashed, its signature differs each time. The delimiter is no base64, so that
-    no two lists of parts are the same stream.
+    The digest cannot cover the request itself, because its signature differs each time. The delimiter is not a base64
+    character, so different lists of parts never give the same stream.
+
+    Go: bootstrap.digestedName
     """
     from cryptography.hazmat.primitives import serialization
 
@@ -120,10 +122,10 @@ def wait_for_certificate(
     clock: clock_.Clock | None = None,
     while_waiting: Callable[[], object] | None = None,
 ) -> bytes:
-    """The PEM certificate of the request, once it is approved and issued.
+    """Return the PEM certificate of the request once it is approved and issued.
 
-    An API server that is away is asked again until ctx ends; `while_waiting` is called about every second, and
-    may end ctx. Raises CertificateSigningRequestError, TimeoutError when ctx's time is over, Canceled.
+    Retry an unreachable API server until ctx ends. `while_waiting` is called about once per second, and may end ctx.
+    Raise CertificateSigningRequestError, TimeoutError after ctx's deadline, or Canceled.
     """
     waiter = _Waiter(ctx, client, req_name, req_uid, clock or clock_.RealClock(), while_waiting or (lambda: None))
     while True:
@@ -133,7 +135,10 @@ def wait_for_certificate(
 
 
 class _Waiter:
-    """Lists and watches one request. Go: k8s.io/client-go/tools/watch/until.go, UntilWithSync"""
+    """List and watch one request.
+
+    Go: k8s.io/client-go/tools/watch/until.go, UntilWithSync
+    """
 
     def __init__(
         self,
@@ -154,7 +159,7 @@ class _Waiter:
         self._seen = False
 
     def list_and_watch(self) -> bytes | None:
-        """The certificate, or None when the watch has ended or could not start."""
+        """Return the certificate, or None if the watch has ended or could not start."""
         try:
             found = self._requests.list(self._ctx, metav1.ListOptions(field_selector=self._field_selector))
             if not found.items and not found.undecodable and self._seen:
@@ -193,7 +198,7 @@ class _Waiter:
                     return None
                 event = taken.value
                 if isinstance(event.object, watch.Undecodable):
-                    continue  # another one of its versions may be better
+                    continue  # A later version of the request may be decodable.
                 match event.type:
                     case watch.ADDED | watch.MODIFIED:
                         if certificate := self._check(event.object):
@@ -201,12 +206,12 @@ class _Waiter:
                     case watch.DELETED:
                         raise CertificateSigningRequestError(f'csr "{self._name}" was deleted')
                     case watch.ERROR:
-                        return None  # the list that follows knows what was missed
+                        return None  # The next list shows what the watch missed.
         finally:
             ticker.stop()
 
     def _check(self, request: certificatesv1.CertificateSigningRequest) -> bytes | None:
-        """The certificate if it is there. Raises CertificateSigningRequestError if it never will be."""
+        """Return the certificate if it was issued; raise CertificateSigningRequestError if it never will be."""
         self._seen = True
         if request.metadata.uid != self._uid:
             raise CertificateSigningRequestError(f'csr "{self._name}" changed UIDs')
@@ -229,7 +234,7 @@ class _Waiter:
         return None
 
     def pause(self) -> None:
-        """Before the next try: a server that ends each watch at once must not be asked without end."""
+        """Pause before the next attempt, so that a server that ends each watch at once is not flooded."""
         self._while_waiting()
         wait.sleep(self._ctx, _RETRY_PERIOD, self._clock)
         self._raise_if_done()
@@ -249,7 +254,7 @@ def _ensure_compatible(
     orig: certificatesv1.CertificateSigningRequest,
     private_key: keyutil.PrivateKey,
 ) -> None:
-    """Raise ValueError unless `new`, found on the server, asks for what `orig` does, with the same key."""
+    """Raise ValueError unless `new`, which is on the server, has the same contents and key as `orig`."""
     new_csr, found = _parse_csr(new.spec.request, "new")
     _, wanted = _parse_csr(orig.spec.request, "original")
     if found != wanted:
@@ -270,7 +275,7 @@ def _ensure_compatible(
 
 
 def _parse_csr(pem_data: bytes | None, which: str) -> tuple[x509.CertificateSigningRequest, x509.Name]:
-    """The request and its subject. Raises ValueError."""
+    """Return the request and its subject; raise ValueError if the data cannot be parsed."""
     from cryptography import x509
 
     block = next(pem.blocks(pem_data or b""), None)
@@ -286,7 +291,7 @@ def _parse_csr(pem_data: bytes | None, which: str) -> tuple[x509.CertificateSign
 
 
 def _format_error(what: str, err: apierrors.StatusError) -> apierrors.StatusError:
-    """The same error, with what was tried in front of its message."""
+    """Return the same error, with the attempted action in front of its message."""
     status = metav1.deepcopy(err.status)
     status.message = f"{what}: {status.message}"
     return apierrors.StatusError(status)

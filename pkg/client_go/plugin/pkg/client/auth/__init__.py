@@ -1,1 +1,1 @@
-"""Plugins of the client."""
+"""Provide the authentication plugins of the API client."""

@@ -1,4 +1,4 @@
-"""Credentials from a program.
+"""Get credentials from a program.
 
 Go: k8s.io/client-go/plugin/pkg/client/auth/exec
 """

@@ -1,4 +1,4 @@
-"""Runs a program that prints credentials, and keeps them until they expire or are refused.
+"""Run a program that prints credentials, and cache them until they expire or the server refuses them.
 
 Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go
 """
@@ -27,15 +27,15 @@ from pkg.util import exec as utilexec
 _EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
-# Seconds that the program may take, and bytes that it may write.
-# DIVERGES (safer): a program that takes longer or writes more is killed, and gives no credentials.
-# Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go, (*Authenticator).refreshCredsLocked: has no bound for
-# either.
-# Why: all requests wait for the program, and a program that hangs would cut the node off.
+# TIMEOUT is how long, in seconds, the program may run; MAX_OUTPUT is how many bytes it may write.
+# DIVERGES (safer): the kubelet kills a credential program that runs longer or writes more, and gets no credentials.
+# Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go, (*Authenticator).refreshCredsLocked: the Go kubelet has no
+# bound for either.
+# Why: all requests wait for the program, so a program that hangs would cut the node off.
 # Test: exec_test.py:test_program_that_does_not_end
 TIMEOUT = 60.0
 MAX_OUTPUT = 1 << 20
-# How much of what the program says of its failure goes into the error.
+# An error quotes at most this many bytes of the program's standard error.
 MAX_STDERR = 2048
 
 
@@ -53,47 +53,54 @@ class _ExecCredential(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class ExecPluginError(ValueError):
-    """The program gave no credentials; the text says why."""
+    """Signal that the program provided no credentials; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """What the program gave."""
+    """Hold the program's output."""
 
     status: _Status
     pair: transport.KeyPair | None
 
 
 class Authenticator:
-    """Safe from any thread. The program runs once at a time: who needs other credentials waits for the same run, and
-    shares its failure. Credentials that have not expired serve on meanwhile.
+    """Provide the credentials of a program; thread-safe.
+
+    At most one run of the program is in progress. Threads that need new credentials share the same run, and also its
+    failure. Meanwhile other threads use the old credentials, unless they have expired.
     """
 
     def __init__(
         self, config: api.ExecConfig, cluster: dict[str, Any] | None = None, clock: clock_.Clock | None = None
     ) -> None:
-        """`cluster` is told to the program if its config asks for it. Raises ValueError for a config of no use."""
+        """Prepare an authenticator.
+
+        The program receives `cluster` if its configuration asks for it. Raise ValueError if the configuration is
+        unusable.
+        """
         if config.api_version not in _API_VERSIONS:
             raise ValueError(f'exec plugin: invalid apiVersion "{config.api_version}"')
         self._config = config
         self._cluster = cluster if config.provide_cluster_info else None
         self._clock = clock or clock_.RealClock()
         self._runs: singleflight.Group[_Credentials] = singleflight.Group()
-        # The last that the program gave; replaced as a whole.
+        # The program's last credentials; the attribute is only ever replaced as a whole.
         self._credentials: _Credentials | None = None
 
     def token(self) -> str:
-        """The bearer token, "" if the credentials have none. Raises ExecPluginError."""
+        """Return the bearer token, or "" if the credentials have none; raise ExecPluginError."""
         return self._current().status.token
 
     def cert(self) -> transport.KeyPair | None:
-        """The client certificate, None if the credentials have none. Raises ExecPluginError."""
+        """Return the client certificate, or None if the credentials have none; raise ExecPluginError."""
         return self._current().pair
 
     def refresh(self, refused: str) -> bool:
-        """The server refused this token ("": the certificate): get others unless that has happened since.
+        """Get new credentials because the server refused this token ("" means the certificate).
 
-        Returns whether there are others now. Raises ExecPluginError.
+        Do nothing if the credentials have been replaced since. Report whether the credentials have changed; raise
+        ExecPluginError.
         """
         old = self._credentials
         if old is None or old.status.token != refused:
@@ -106,10 +113,10 @@ class Authenticator:
         return self._refresh(known) if known is None or self._is_expired(known.status) else known
 
     def _refresh(self, old: _Credentials | None) -> _Credentials:
-        """Others than the old ones. Raises ExecPluginError."""
+        """Return credentials other than the old ones; raise ExecPluginError."""
 
         def run() -> _Credentials:
-            # A run may have ended between the look at the old ones and now.
+            # Another run may have ended after the caller read the old credentials.
             if self._credentials is not old and self._credentials is not None:
                 return self._credentials
             return self._get()
@@ -167,7 +174,11 @@ class Authenticator:
         if done.code != 0:
             raise ExecPluginError(f"exec: executable {self._config.command} failed with exit code {done.code}{told}")
         if told:
-            klog.info_s("Credential plugin said", command=self._config.command, stderr=told.removeprefix(": "))
+            klog.info_s(
+                "Credential plugin wrote to standard error",
+                command=self._config.command,
+                stderr=told.removeprefix(": "),
+            )
         return done.stdout
 
     def _exec_info(self, interactive: bool) -> str:
@@ -193,12 +204,12 @@ class Authenticator:
 
 
 def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | None, clock: clock_.Clock) -> None:
-    """Tell the metrics when the certificate ends, and how old the one before it had become.
+    """Report to the metrics when the certificate expires, and how old its predecessor became.
 
-    Of several plugins in one process the last to be run counts, not the one whose certificate ends first: a kubelet has
-    one.
+    With several plugins in one process, the metric shows the certificate of the plugin that ran last, not the one that
+    expires first. A kubelet has only one plugin.
     """
-    from cryptography import x509  # rarely needed
+    from cryptography import x509  # The import is lazy because few kubelets use exec plugins.
 
     try:
         if old is not None and old != new:
@@ -206,11 +217,11 @@ def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | No
             metrics.client_cert_rotation_age(clock.since(began))
         metrics.client_cert_expiry(x509.load_pem_x509_certificate(new.cert_pem).not_valid_after_utc if new else None)
     except golangx509.decoding_errors():
-        pass  # whoever connects with it finds out whether it is of use
+        pass  # The connection attempt will show whether the certificate is usable.
 
 
 def _told(stderr: bytes) -> str:
-    """What the program said, as the end of a message."""
+    """Return the program's standard error as the end of a message."""
     said = " ".join(stderr[:MAX_STDERR].decode(errors="replace").split())
     return f": {said}" if said else ""
 

@@ -1,1 +1,1 @@
-"""The machinery that API types share."""
+"""Provide the machinery that all API types share."""

@@ -1,1 +1,1 @@
-"""Values with rules of their own inside API objects."""
+"""Define values within API objects that have their own syntax and rules."""

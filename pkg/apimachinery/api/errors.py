@@ -1,4 +1,4 @@
-"""What the API server says when it refuses, and questions to ask of an error.
+"""Represent the errors of the API server, and classify them.
 
 Go: k8s.io/apimachinery/pkg/api/errors/errors.go
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# Reasons of a Status.  Go: apis/meta/v1/types.go
+# These are the reasons of a Status. Go: apis/meta/v1/types.go
 REASON_UNKNOWN = ""
 REASON_UNAUTHORIZED = "Unauthorized"
 REASON_FORBIDDEN = "Forbidden"
@@ -31,7 +31,7 @@ REASON_SERVICE_UNAVAILABLE = "ServiceUnavailable"
 CAUSE_RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 CAUSE_UNEXPECTED_SERVER_RESPONSE = "UnexpectedServerResponse"
 
-# The reason that a code stands for when a Status names none.
+# The reason for each status code, used when a Status has no reason.
 _REASONS = {
     400: REASON_BAD_REQUEST,
     401: REASON_UNAUTHORIZED,
@@ -52,7 +52,7 @@ _REASONS = {
 
 
 class StatusError(Exception):
-    """An answer of the API server that is an error."""
+    """Signal that the API server responded with an error."""
 
     def __init__(self, status: metav1.Status) -> None:
         super().__init__(status.message)
@@ -85,7 +85,7 @@ def _status_error(code: int, reason: str, message: str, details: metav1.StatusDe
 
 
 def _details(resource: str, name: str) -> metav1.StatusDetails:
-    """`resource` with its group, as in leases.coordination.k8s.io."""
+    """Return details for a resource, whose name may include its group, as in leases.coordination.k8s.io."""
     kind, _, group = resource.partition(".")
     return metav1.StatusDetails(kind=kind, group=group, name=name)
 
@@ -159,8 +159,8 @@ def new_method_not_supported(resource: str, action: str) -> StatusError:
     return _status_error(405, REASON_METHOD_NOT_ALLOWED, message, _details(resource, ""))
 
 
-# What a bare code means, where the server says nothing that could be understood: reason and message, the latter
-# empty where only the server's own words help.
+# The reason and the message for each status code, used when the response cannot be parsed. The message is empty for
+# codes where only the server's own text helps.
 _GENERIC = {
     400: (REASON_BAD_REQUEST, "the server rejected our request for an unknown reason"),
     401: (REASON_UNAUTHORIZED, "the server has asked for the client to provide credentials"),
@@ -186,7 +186,7 @@ _GENERIC = {
 def new_generic_server_response(
     code: int, verb: str, resource: str, name: str, server_message: str, retry_after_seconds: int
 ) -> StatusError:
-    """The error of an answer that is no Status: what its code means, and what was asked."""
+    """Return the error for a response that is not a Status, with the meaning of its code and the failed request."""
     unknown = f"the server responded with the status code {code} but did not return more information"
     reason, message = _GENERIC.get(code, (REASON_UNKNOWN, unknown))
     if code >= 500 and not reason:
@@ -205,12 +205,12 @@ def new_generic_server_response(
 
 
 def from_status(status: metav1.Status) -> StatusError:
-    """The error of a Status object, as a watch may send one."""
+    """Return the error for a Status object, which may come from a watch."""
     return StatusError(status)
 
 
 def status_of(err: BaseException) -> metav1.Status | None:
-    """The Status of the error or of what caused it; None if none of them is the API server's."""
+    """Return the Status of the error or of one of its causes, or None if none is an error of the API server."""
     seen: BaseException | None = err
     while seen is not None:
         if isinstance(seen, StatusError):
@@ -220,7 +220,12 @@ def status_of(err: BaseException) -> metav1.Status | None:
 
 
 def what_is_not_found(err: BaseException | None) -> metav1.StatusDetails | None:
-    """The kind and name of an object that is not found, by the error, what caused it, or its parts. Go: none"""
+    """Return the kind and name of the object that was not found.
+
+    The function searches the error, its causes and its parts. Return None if no object is missing.
+
+    Go: none
+    """
     if err is None:
         return None
     if isinstance(err, StatusError):
@@ -230,7 +235,7 @@ def what_is_not_found(err: BaseException | None) -> metav1.StatusDetails | None:
 
 
 def reason_for_error(err: BaseException) -> str:
-    """The reason, "" if the error is not the API server's."""
+    """Return the reason of an API server's error, or "" for another error."""
     status = status_of(err)
     if status is None:
         return REASON_UNKNOWN
@@ -238,7 +243,7 @@ def reason_for_error(err: BaseException) -> str:
 
 
 def _is(err: BaseException, reason: str, code: int) -> bool:
-    """By the reason, and by the code if the reason is none that is known here."""
+    """Report whether the error has this reason, or this code if its reason is unknown."""
     status = status_of(err)
     if status is None:
         return False
@@ -301,18 +306,18 @@ def is_service_unavailable(err: BaseException) -> bool:
 
 
 def is_too_many_requests(err: BaseException) -> bool:
-    # A server in trouble may answer with the code alone.
+    # An overloaded server may respond with the code only.
     status = status_of(err)
     return status is not None and (status.reason == REASON_TOO_MANY_REQUESTS or status.code == 429)
 
 
 def is_too_large_resource_version(err: BaseException) -> bool:
-    """The server has not come as far as the asked resource version yet."""
+    """Report whether the server's state is older than the requested resource version."""
     return has_status_cause(err, CAUSE_RESOURCE_VERSION_TOO_LARGE)
 
 
 def is_unexpected_server_error(err: BaseException) -> bool:
-    """Whether the answer was no Status: perhaps somebody else than an API server gave it."""
+    """Report whether the response was not a Status, so that perhaps not an API server sent it."""
     return has_status_cause(err, CAUSE_UNEXPECTED_SERVER_RESPONSE)
 
 
@@ -324,7 +329,7 @@ def has_status_cause(err: BaseException, reason: str) -> bool:
 
 
 def suggests_client_delay(err: BaseException) -> float | None:
-    """Seconds after which the server wants to be asked again; None if it did not say."""
+    """Return after how many seconds the server wants the next attempt, or None if it did not say."""
     status = status_of(err)
     if status is None or status.details is None:
         return None

@@ -1,4 +1,4 @@
-"""Quantities: exact amounts of cpu, memory and other resources, with suffixes as the API writes them.
+"""Represent quantities: exact amounts of CPU, memory and other resources, with the API's suffixes.
 
 Go: k8s.io/apimachinery/pkg/api/resource/quantity.go
 """
@@ -14,7 +14,7 @@ from pkg.golang import strconv
 
 
 class Format(enum.StrEnum):
-    """How a quantity is written: which family of suffixes."""
+    """List the families of suffixes in which a quantity can be written."""
 
     DECIMAL_EXPONENT = "DecimalExponent"
     BINARY_SI = "BinarySI"
@@ -27,22 +27,22 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _MAX_NANOS: Final = (2**63 - 1) * NANO
 _SYNTAX: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+|)")
-# An amount of more digits before the point is over the largest; of the digits behind it, whatever the suffix, those
-# from here on can only round up the last that counts.
+# A number with more digits before the point exceeds the largest amount. Digits after this many, whatever the suffix,
+# can only round up the last significant digit.
 _MAX_DIGITS: Final = 64
-# Of a text that is kept with the amount it stands for: a pod may write one number after the other, of a mebibyte each.
+# The longest text that the parser caches. A pod may contain many different numbers of a mebibyte each.
 _MAX_KEPT: Final = 64
 
 
 class QuantityError(ValueError):
-    """Text that is not a quantity."""
+    """Signal that a text is not a quantity."""
 
 
 @total_ordering
 class Quantity:
-    """An amount, exact to 10⁻⁹, that remembers its family of suffixes.
+    """Represent an amount, exact to 10⁻⁹, with its family of suffixes.
 
-    Immutable and safe to share between threads. Equality, order and hash go by value: 1 equals 1000m.
+    Quantities are immutable, so threads can share them. Equality, order and hash use the amount: 1 equals 1000m.
     """
 
     __slots__ = ("_text", "format", "nanos")
@@ -53,17 +53,17 @@ class Quantity:
         self._text: str | None = None
 
     def value(self) -> int:
-        """The amount in whole units, rounded up (away from zero)."""
+        """Return the amount in whole units, rounded away from zero."""
         return self.scaled_value(0)
 
     def milli_value(self) -> int:
-        """The amount in thousandths, rounded up (away from zero)."""
+        """Return the amount in thousandths, rounded away from zero."""
         return self.scaled_value(-3)
 
     def scaled_value(self, exponent: int) -> int:
-        """The amount in units of 10^exponent, rounded away from zero."""
+        """Return the amount in units of 10^exponent, rounded away from zero."""
         shift = exponent + 9
-        # For the checker a power is no int, since its exponent might be negative.
+        # The type checker does not know that the power is an int, because a negative exponent would give a float.
         power = int(10 ** abs(shift))
         if shift <= 0:
             return self.nanos * power
@@ -77,11 +77,11 @@ class Quantity:
         return self.nanos == 0
 
     def cmp(self, other: Quantity) -> int:
-        """−1, 0 or 1, as self is less than, equal to or greater than other."""
+        """Return −1, 0 or 1 if self is less than, equal to or greater than other."""
         return (self.nanos > other.nanos) - (self.nanos < other.nanos)
 
     def add(self, other: Quantity) -> Quantity:
-        """The sum; it is written as self is, unless self is zero."""
+        """Return the sum, in the format of self, or of other if self is zero."""
         return Quantity(self.nanos + other.nanos, other.format if self.is_zero() else self.format)
 
     def sub(self, other: Quantity) -> Quantity:
@@ -129,9 +129,9 @@ def _canonical(nanos: int, format: Format) -> str:
 
 
 def parse_quantity(text: str) -> Quantity:
-    """Read "100m", "1.5Gi", "2e3". Finer parts than 10⁻⁹ are rounded up, amounts past 2⁶³−1 are capped.
+    """Parse a quantity such as "100m", "1.5Gi" or "2e3".
 
-    Raises QuantityError for anything else.
+    Fractions finer than 10⁻⁹ are rounded up, and amounts above 2⁶³−1 are capped. Raise QuantityError for anything else.
     """
     return _parse(text) if len(text) <= _MAX_KEPT else _parse.__wrapped__(text)
 
@@ -171,7 +171,7 @@ def _exponent(text: str) -> int:
 
 
 def _digits(whole: str, fraction: str, shift: int) -> tuple[int, int]:
-    """The number as digits × 10^shift, with no more digits than count."""
+    """Return the number as digits × 10^shift, without digits that do not matter."""
     digits = (whole + fraction).lstrip("0")
     shift -= len(fraction)
     if len(digits) > _MAX_DIGITS:
@@ -182,15 +182,15 @@ def _digits(whole: str, fraction: str, shift: int) -> tuple[int, int]:
 
 
 def must_parse(text: str) -> Quantity:
-    """parse_quantity for text that the program itself wrote."""
+    """Parse a quantity that is a constant of this program."""
     return parse_quantity(text)
 
 
 def new_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
-    """A quantity of whole units."""
+    """Return a quantity of whole units."""
     return Quantity(value * NANO, format)
 
 
 def new_milli_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
-    """A quantity of thousandths."""
+    """Return a quantity of thousandths."""
     return Quantity(value * 10**6, format)

@@ -1,4 +1,4 @@
-"""Quantities of resources as tests write and read them."""
+"""Make and show resource quantities in tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pkg.apimachinery.api import resource
 
 
 def quantities(**texts: str) -> dict[str, resource.Quantity]:
-    """quantities(memory="1Gi", ephemeral_storage="1Gi"); what has an empty text is left out."""
+    """Return quantities by resource name: quantities(memory="1Gi", ephemeral_storage="1Gi").
+
+    Resources with an empty text are left out.
+    """
     return {name.replace("_", "-"): resource.must_parse(text) for name, text in texts.items() if text}
 
 

@@ -1,1 +1,1 @@
-"""API groups of the machinery itself."""
+"""Provide the API groups of the machinery itself."""

@@ -1,4 +1,4 @@
-"""Time as an argument: code that waits or measures takes a Clock, and its tests take the fake one.
+"""Pass time as an argument: code that waits or measures takes a Clock, which tests replace with a fake one.
 
 Go: k8s.io/utils/clock
 """
@@ -13,29 +13,30 @@ from pkg import golang
 
 
 class Clock(Protocol):
-    """`now` is for what people and the API see, `monotonic` for ages and deadlines.
+    """Define a clock; a Go interface.
 
-    `steady` is for comparing what this process saw when: Go's times carry a monotonic reading for that.
+    Use `now` for times that users and the API see, and `monotonic` for ages and deadlines. Use `steady` to compare
+    times at which this process observed something; Go's times carry a monotonic reading for this purpose.
     """
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Return the time of day in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed time; never goes back."""
+        """Return the seconds since some fixed time; the value never decreases."""
         ...
 
     def steady(self) -> datetime:
-        """What `now` would be had nobody set the clock since the process began."""
+        """Return the time that `now` would show if the system clock had not been set since the process started."""
         ...
 
     def since(self, then: datetime) -> float:
-        """Seconds from `then` to now."""
+        """Return the seconds from `then` to now."""
         ...
 
     def after(self, seconds: float) -> golang.Channel[datetime]:
-        """A channel that receives the time once, `seconds` from now."""
+        """Return a channel that receives the time once, `seconds` from now."""
         ...
 
     def new_timer(self, seconds: float) -> golang.Timer: ...
@@ -43,7 +44,7 @@ class Clock(Protocol):
     def new_ticker(self, period: float) -> golang.Ticker: ...
 
     def new_timer_channel(self, delay: float, period: float | None) -> golang.TimerChannel:
-        """What timers and tickers of this clock are made of."""
+        """Return the channel on which a timer or ticker of this clock is based."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -52,21 +53,21 @@ class Clock(Protocol):
 
 
 def to_steady(clock: Clock, time_of_day: datetime) -> datetime:
-    """A time that another process on this machine took lately, as `steady` would have given it then."""
+    """Convert a recent time of day from another process on this machine to the scale of `steady`."""
     return clock.steady() - (clock.now() - time_of_day)
 
 
 def from_steady(clock: Clock, reading: datetime) -> datetime:
-    """The time of day, as it is set now, at which `steady` gave this reading; for showing and for keeping it."""
+    """Convert a reading of `steady` to the time of day by the current system clock, to show or store it."""
     return clock.now() - (clock.steady() - reading)
 
 
-# When the monotonic clock showed 0, as it seemed when the process began.
+# The time of day at which the monotonic clock was 0, according to the system clock at the process's start.
 _STEADY_ZERO = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 
 
 class RealClock:
-    """The system's clock."""
+    """Read the system's clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

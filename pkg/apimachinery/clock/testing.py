@@ -1,4 +1,4 @@
-"""A clock that stands still until the test moves it.
+"""Provide a clock that stands still until the test moves it.
 
 Go: k8s.io/utils/clock/testing
 """
@@ -15,16 +15,17 @@ _DEFAULT_START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class FakeClock:
-    """Implements clock.Clock. Moving it wakes whoever waits on its timers; safe from any thread."""
+    """Implement clock.Clock; moving it fires the timers that are due; thread-safe."""
 
     def __init__(self, start: datetime = _DEFAULT_START) -> None:
-        self._mutex = threading.Lock()  # guards _now and _elapsed; taken inside the channels' lock
+        # The lock guards _now and _elapsed. It is taken while the channels' lock is held.
+        self._mutex = threading.Lock()
         self._now = start
         self._start = start
         self._elapsed = 0.0
-        self._armed: dict[_FakeTimerChannel, None] = {}  # guarded by the channels' lock
-        self._waiters = 0  # the size of _armed, guarded by the next
-        self._waiters_changed = threading.Condition()  # taken inside the channels' lock
+        self._armed: dict[_FakeTimerChannel, None] = {}  # The channels' lock guards this field.
+        self._waiters = 0  # This is the size of _armed; _waiters_changed guards it.
+        self._waiters_changed = threading.Condition()  # This lock is taken while the channels' lock is held.
         self._skipped: list[float] | None = None
 
     def now(self) -> datetime:
@@ -57,44 +58,49 @@ class FakeClock:
         return _FakeTimerChannel(self, delay, period)
 
     def skip_pauses(self) -> list[float]:
-        """Let timers made from now on fire at once. Returns a list that gets the seconds that they were made for."""
+        """Let timers fire at once from now on.
+
+        Return a list to which the duration of each such timer, in seconds, is added.
+        """
         self._skipped = []
         return self._skipped
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock, as Go's fake does: a sleeper is the only one that would."""
+        """Move the clock, as Go's fake does, because nothing else would move it while the caller sleeps."""
         self.step(seconds)
 
     def step(self, seconds: float) -> None:
-        """Move the clock forward, and fire what is due."""
+        """Move the clock forward, and fire the timers that are due."""
         with self._mutex:
             self._now += timedelta(seconds=seconds)
             self._elapsed += seconds
         self._fire_due()
 
     def set_time(self, now: datetime) -> None:
-        """Move the clock to a time of day; elapsed time follows when that is forward."""
+        """Set the time of day; if it moves forward, the monotonic time moves too."""
         with self._mutex:
             self._elapsed += max((now - self._now).total_seconds(), 0.0)
             self._now = now
         self._fire_due()
 
     def shift(self, seconds: float) -> None:
-        """Set the time of day forward or back, as NTP or an administrator does; no time passes."""
+        """Set the time of day forward or back, as NTP or an administrator would, without moving the monotonic time."""
         with self._mutex:
             self._now += timedelta(seconds=seconds)
 
     def has_waiters(self) -> bool:
-        """Whether any timer or ticker is running."""
+        """Report whether any timer or ticker is running."""
         return self.waiters() > 0
 
     def waiters(self) -> int:
-        """How many timers and tickers are running."""
+        """Return the number of running timers and tickers."""
         with self._waiters_changed:
             return self._waiters
 
     def wait_for_waiters(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Return once so many timers and tickers or more are running; AssertionError after timeout seconds.
+        """Wait until at least `count` timers and tickers are running.
+
+        Raise AssertionError after `timeout` seconds.
 
         Go: none; its tests poll HasWaiters.
         """
@@ -114,7 +120,7 @@ class FakeClock:
 
 
 class _FakeTimerChannel(golang.TimerChannel):
-    """Is told when to look, and so never has a deadline in real time."""
+    """Expire when the fake clock moves, and never in real time."""
 
     __slots__ = ("_clock",)
 

@@ -1,4 +1,4 @@
-"""Selecting objects by the fields that the API server indexes.
+"""Select objects by the fields that the API server indexes.
 
 Go: k8s.io/apimachinery/pkg/fields
 """

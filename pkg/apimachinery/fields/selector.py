@@ -1,4 +1,4 @@
-"""Terms `field=value` and `field!=value`, all of which must hold.
+"""Select objects by terms `field=value` and `field!=value`, all of which must hold.
 
 Go: k8s.io/apimachinery/pkg/fields/selector.go
 """
@@ -24,7 +24,10 @@ class _Term:
 
 @dataclass(slots=True, frozen=True)
 class Selector:
-    """All terms must hold; `str` is what a request's fieldSelector takes. A missing field counts as empty."""
+    """Select objects for which all terms hold; a missing field counts as empty.
+
+    `str` returns the text for a request's fieldSelector.
+    """
 
     terms: tuple[_Term, ...] = ()
     selects_nothing: bool = False
@@ -33,11 +36,11 @@ class Selector:
         return not self.selects_nothing and all(term.matches(fields) for term in self.terms)
 
     def empty(self) -> bool:
-        """Whether it restricts nothing."""
+        """Report whether the selector matches everything."""
         return not self.terms and not self.selects_nothing
 
     def requires_exact_match(self, field: str) -> str | None:
-        """The value that a field must have, if the selector says so."""
+        """Return the value that the selector requires for a field, or None."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def __str__(self) -> str:
@@ -61,16 +64,16 @@ def one_term_not_equal_selector(field: str, value: str) -> Selector:
 
 
 def selector_from_set(fields: Mapping[str, str]) -> Selector:
-    """Selects what has all these values."""
+    """Return a selector for objects that have all these values."""
     return Selector(tuple(_Term(field, fields[field], True) for field in sorted(fields)))
 
 
 def and_selectors(*selectors: Selector) -> Selector:
-    """Selects what all of them select."""
+    """Return a selector for objects that all of the selectors match."""
     terms = tuple(term for selector in selectors for term in selector.terms)
     return Selector(terms, any(selector.selects_nothing for selector in selectors))
 
 
 def escape_value(value: str) -> str:
-    """With a backslash before what separates terms."""
+    """Escape the characters that separate terms with a backslash."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -1,4 +1,4 @@
-"""Selecting objects by their labels.
+"""Select objects by their labels.
 
 Go: k8s.io/apimachinery/pkg/labels
 """

@@ -1,4 +1,4 @@
-"""Requirements on labels, all of which must hold.
+"""Select objects by requirements on their labels, all of which must hold.
 
 Go: k8s.io/apimachinery/pkg/labels/selector.go
 """
@@ -15,7 +15,7 @@ from pkg.golang import strconv
 
 
 class Operator(enum.Enum):
-    """How a label is compared; the value is how selectors write it."""
+    """List the ways to compare a label; the value is the operator's form in selectors."""
 
     DOES_NOT_EXIST = "!"
     EQUALS = "="
@@ -48,7 +48,7 @@ _SIGNS = {
 
 @dataclass(slots=True, frozen=True)
 class Requirement:
-    """One comparison; raises ValueError if it makes no sense."""
+    """Represent one comparison; raise ValueError if it is invalid."""
 
     key: str
     operator: Operator
@@ -66,7 +66,7 @@ class Requirement:
             self._validate_value(i, value)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy it. A label that is missing is unequal to everything."""
+        """Report whether the labels satisfy the requirement; a missing label is unequal to every value."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
@@ -109,7 +109,7 @@ class Requirement:
 
 @dataclass(slots=True, frozen=True)
 class Selector:
-    """All requirements must hold; without any it selects everything."""
+    """Select objects for which all requirements hold, or all objects if there are none."""
 
     requirements: tuple[Requirement, ...] = ()
     selects_nothing: bool = False
@@ -118,11 +118,11 @@ class Selector:
         return not self.selects_nothing and all(r.matches(labels) for r in self.requirements)
 
     def empty(self) -> bool:
-        """Whether it restricts nothing."""
+        """Report whether the selector matches everything."""
         return not self.requirements and not self.selects_nothing
 
     def add(self, *requirements: Requirement) -> Selector:
-        """A selector that asks for these too."""
+        """Return a selector with additional requirements."""
         return Selector(tuple(sorted((*self.requirements, *requirements), key=lambda r: r.key)), self.selects_nothing)
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ def nothing() -> Selector:
 
 
 def selector_from_set(labels: Mapping[str, str]) -> Selector:
-    """Selects what has all these labels; raises ValueError if one is not valid."""
+    """Return a selector for objects with all these labels; raise ValueError if a label is invalid."""
     return Selector().add(*(Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()))
 
 

@@ -1,1 +1,1 @@
-"""Encoding and decoding of API objects."""
+"""Encode and decode API objects."""

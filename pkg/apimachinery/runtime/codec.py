@@ -1,8 +1,8 @@
-"""Encoding, decoding, copying and comparing of API objects.
+"""Encode, decode, copy and compare API objects.
 
 Go: k8s.io/apimachinery/pkg/runtime/codec.go, k8s.io/apimachinery/pkg/api/equality/semantic.go
 
-All functions are safe to call from any thread.
+All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ from pkg.apimachinery.api.resource import Quantity, QuantityError, parse_quantit
 
 T = TypeVar("T")
 
-# Levels of JSON that are decoded. No field of ours is on so deep a level, and no stack is too small for them.
+# The maximum nesting of JSON. No field of our types is at such a deep level, and every thread's stack is large enough
+# for it.
 MAX_DEPTH = 200
-# A string that does not end goes to the end of the data: it is looked through once, and not from each of its quotes.
+# An unterminated string matches up to the end of the data, so the data is scanned once and not again from each of its
+# quotes.
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
-# An escape in a string of JSON: a pair of surrogates, one that is alone, or any other.
+# The pattern matches an escape in a JSON string: a pair of surrogates, a lone surrogate, or any other escape.
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 
-# An object, and its metadata, spec and status.
+# The levels are the object, and its metadata, spec and status.
 _SALVAGED_LEVELS = 2
-# How much of a faulty value a message quotes.
+# A message quotes at most this many characters of an invalid value.
 _QUOTED = 100
-# A message of msgspec that may quote the value, which of a secret it must not; and the path that it names, if that
-# has no part that msgspec leaves out.
+# The first pattern matches the messages of msgspec that may be extended with the value. Other messages must not show
+# the value, which may be part of a secret. The pattern requires a complete path, because msgspec leaves out parts of
+# some paths.
 _FAULT = re.compile(r"(Expected `int` [<>]= \S+|Invalid RFC3339 .*) - at `\$((?:\.[^.\[\]]+|\[\d+\])*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 class DecodeError(ValueError):
-    """Data that does not have the shape of the asked type; the message names the path of the fault."""
+    """Signal that data does not fit the requested type; the message names the path of the invalid value."""
 
 
 def encode_json(obj: object, *, sort_keys: bool = False) -> bytes:
-    """The object as JSON, absent fields left out.
+    """Return the object as JSON without absent fields.
 
-    As in Go, what is no valid text, as in a message that quotes a file's name, is sent as U+FFFD.
+    As in Go, invalid UTF-8 is sent as U+FFFD. A message that quotes a file's name may contain it.
     """
     encoder = _sorting_json_encoder if sort_keys else _json_encoder
     try:
@@ -62,7 +65,10 @@ def encode_json(obj: object, *, sort_keys: bool = False) -> bytes:
 
 
 def as_sent(obj: T) -> T:
-    """The object as the API server will have it: itself, or a copy if it has text that encode_json replaces."""
+    """Return the object as the API server will store it.
+
+    Return a copy if the object contains text that encode_json replaces, and the object itself otherwise.
+    """
     try:
         _json_encoder.encode(obj)
     except UnicodeEncodeError:
@@ -83,10 +89,11 @@ def _with_valid_text(value: object) -> object:
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Raise ValueError if `what`, which is read within, is nested too deeply, and OSError if memory is short.
+    """Raise ValueError if `what` is nested too deeply, and OSError if there is not enough memory to read it.
 
-    For files: the first is as bad as a broken one, and must not end the process at each start. The second says nothing
-    of the file, which may tell tomorrow what nothing else does.
+    Code that reads files runs within this context manager. A file that is nested too deeply counts as corrupt, and must
+    not end the process at each start. A lack of memory says nothing about the file, which may be readable later and
+    contain what is stored nowhere else.
     """
     try:
         yield
@@ -97,14 +104,14 @@ def reading(what: str) -> Iterator[None]:
 
 
 def decode_json(data: bytes | str, type_: type[T]) -> T:
-    """Decode JSON. Unknown fields are ignored, null means absent.
+    """Decode JSON; unknown fields are ignored, and null means absent.
 
-    Raises DecodeError, whose text names the path of the fault.
+    Raise DecodeError, whose text names the path of the invalid value.
     """
     try:
         return json_decoder(type_).decode(data)
     except msgspec.ValidationError as err:
-        # Only what convert reads otherwise, or a real fault, comes this way: look closer.
+        # Only data that convert reads differently, or that is invalid, gets here, so decode it again more carefully.
         return convert(_json_builtins(data, err), type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise DecodeError(str(err)) from err
@@ -119,10 +126,11 @@ def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
 
 
 def without_depths(data: bytes) -> bytes:
-    """The JSON with null in place of what is nested more than MAX_DEPTH levels deep; `data` itself without such.
+    """Return the JSON with null in place of values nested deeper than MAX_DEPTH levels.
 
-    Go's clients do not look into an object's managedFields. A user who may change the object may put ten thousand
-    levels into them, which no decoder here takes. Then a list with this object could not be decoded at all.
+    Return `data` itself if there are none. Go's clients do not look into an object's managedFields. A user who may
+    change the object can put ten thousand levels into them, which no decoder here accepts. Without this function a list
+    that contains the object could not be decoded at all.
     """
     parts: list[bytes] = []
     kept_from = depth = 0
@@ -135,14 +143,14 @@ def without_depths(data: bytes) -> bytes:
             if depth == MAX_DEPTH + 1:
                 kept_from = match.end()
             depth -= 1
-    # What is not balanced is no JSON.
+    # Unbalanced brackets are not valid JSON.
     return b"".join([*parts, data[kept_from:]]) if parts and depth == 0 else data
 
 
 def with_valid_text(data: bytes) -> bytes:
-    """The JSON with U+FFFD in place of what is no text, as Go reads it; `data` itself without such.
+    """Return the JSON with U+FFFD in place of invalid UTF-8, as Go reads it, or `data` itself if it is valid.
 
-    Go's servers pass on the parameters of a ResourceClaim as somebody wrote them.
+    Go's servers pass the parameters of a ResourceClaim on unchanged, so they may contain invalid UTF-8.
     """
     text = data.decode(errors="replace").encode()
     text = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], text)
@@ -150,9 +158,10 @@ def with_valid_text(data: bytes) -> bytes:
 
 
 def salvage(data: bytes, type_: type[T]) -> T:
-    """As much as can be decoded of an object that decode_json refuses, other fields being as if they were not there.
+    """Return the decodable part of an object that decode_json refuses; other fields are left at their defaults.
 
-    Of the object's metadata, spec and status each field counts by itself. Raises DecodeError if nothing can be.
+    Each field of the object's metadata, spec and status is decoded separately. Raise DecodeError if nothing can be
+    decoded.
     """
     found: T = _salvage(data, type_, _SALVAGED_LEVELS)
     return found
@@ -176,12 +185,12 @@ def _salvage(data: bytes, hint: Any, levels: int) -> Any:
 
 
 def convert(builtins: object, type_: type[T]) -> T:
-    """Make an object of dicts, lists and scalars, as a YAML reader gives them.
+    """Make an object from dicts, lists and scalars, such as those of a YAML reader.
 
-    Where msgspec is stricter than Go, this reads as Go does: null means absent, a time may have any year, offset
-    and fraction, and base64 may be broken into lines. Raises DecodeError, whose text names the path of the fault.
+    Where msgspec is stricter than Go, this function follows Go: null means absent, a time may have any year, offset and
+    fraction, and base64 may contain line breaks. Raise DecodeError, whose text names the path of the invalid value.
     """
-    json_decoder(type_)  # so that the type is known
+    json_decoder(type_)  # This registers the type with msgspec; see _meeting.
     try:
         read = _shape(type_)  # type: ignore[arg-type]
         return msgspec.convert(read(builtins), type_, dec_hook=_decode_hook)
@@ -192,23 +201,23 @@ def convert(builtins: object, type_: type[T]) -> T:
 
 
 def to_builtins(obj: object) -> Any:
-    """The object as dicts, lists, numbers and text, as json.dumps and yaml.dump take them."""
+    """Return the object as dicts, lists, numbers and text, which json.dumps and yaml.dump accept."""
     return msgspec.to_builtins(obj, enc_hook=_encode_hook)
 
 
 def deepcopy(obj: T) -> T:
-    """A copy that shares nothing mutable with the original."""
+    """Return a copy that shares no mutable data with the original."""
     try:
         return _msgpack_decoder(type(obj)).decode(_msgpack_encoder.encode(obj))  # type: ignore
     except (msgspec.MsgspecError, OverflowError, UnicodeError):
-        # The object holds what a decoder would have refused, such as an integer of more than 64 bits. It is in
-        # memory all the same, and a copy must not fail because of it.
+        # The object contains a value that a decoder would have refused, such as an integer of more than 64 bits. Such
+        # an object can exist in memory, and copying it must not fail.
         return copy.deepcopy(obj)
 
 
 def semantic_equal(a: object, b: object) -> bool:
-    """Whether two objects mean the same: None and empty are alike, quantities go by value."""
-    # The comparison of msgspec and Python is fast, so that only what it finds different is looked at more closely.
+    """Report whether two objects mean the same: None equals empty, and quantities are compared by amount."""
+    # The comparison of msgspec and Python is fast, so a closer look is needed only for values that it finds different.
     if a is b or a == b:
         return True
     match a, b:
@@ -226,7 +235,7 @@ def _is_empty(obj: object) -> bool:
 
 
 def _with_value(message: str, builtins: object) -> str:
-    """The message of a fault, with the value if it does not say what that is."""
+    """Return the error message, with the invalid value if the message does not show it."""
     match = _FAULT.fullmatch(message)
     if match is None:
         return message
@@ -239,7 +248,7 @@ def _with_value(message: str, builtins: object) -> str:
         return message
 
 
-# Reads a value as Go does where msgspec would refuse it; what is wrong with the value is for msgspec to tell.
+# A reader converts values that Go accepts and msgspec would refuse. Errors in the value are left for msgspec to report.
 _Reader = Callable[[object], object]
 
 _NO_LINE_BREAKS = str.maketrans("", "", "\r\n")
@@ -247,7 +256,7 @@ _NO_LINE_BREAKS = str.maketrans("", "", "\r\n")
 
 @cache
 def _shape(hint: Any) -> _Reader:
-    """The reader of values of the type that the hint stands for."""
+    """Return the reader for values of this type."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _shape(args[0])
@@ -277,7 +286,10 @@ def _read_struct(type_: type[msgspec.Struct]) -> _Reader:
 
 @cache
 def _field_readers(type_: type[msgspec.Struct]) -> dict[str, _Reader]:
-    """Looked up when a value comes, and no sooner: a struct's fields may be of its own type."""
+    """Return the readers of a struct's fields.
+
+    The readers are looked up only when a value arrives, because a field may have the type of its own struct.
+    """
     hints = typing.get_type_hints(type_, include_extras=True)
     return {field.encode_name: _shape(hints[field.name]) for field in msgspec.structs.fields(type_)}
 
@@ -299,7 +311,7 @@ def _read_time(value: object) -> object:
     try:
         return golang.parse_rfc3339(value) if isinstance(value, str) else value
     except ValueError:
-        return ""  # which msgspec refuses, and its message names the field
+        return ""  # msgspec refuses this value with a message that names the field.
 
 
 def _read_base64(value: object) -> object:
@@ -331,13 +343,17 @@ def _encode_hook(value: object) -> object:
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
-# When msgspec meets a type it notes what it knows of it, and of the types within, before it knows all. Another thread
-# that uses one of them meanwhile crashes the process. So types are met under this lock, and used only after that.
+# When msgspec first uses a type, it stores what it knows of the type and its inner types before that is complete. If
+# another thread uses one of these types meanwhile, the process crashes. Therefore types are registered under this lock,
+# and used only after that.
 _meeting = threading.Lock()
 
 
 def json_decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    """What decodes this type and raises msgspec's own errors. To be used for all types, wherever threads may meet."""
+    """Return the decoder for this type, which raises msgspec's own errors.
+
+    All code must get its decoders here if several threads may use a type.
+    """
     return _json_decoder(type_)  # type: ignore[arg-type]
 
 
@@ -359,5 +375,5 @@ _msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)
 
 
 def seconds(moment: datetime.datetime) -> datetime.datetime:
-    """The moment cut to whole seconds, as the API stores a Time."""
+    """Return the time truncated to whole seconds, as the API stores a Time."""
     return moment.replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""Small types that many packages share.
+"""Define small types that many packages share.
 
 Go: k8s.io/apimachinery/pkg/types
 """

@@ -1,4 +1,4 @@
-"""The name of an object and of its namespace.
+"""Represent the namespace and the name of an object.
 
 Go: k8s.io/apimachinery/pkg/types/namespacedname.go
 """

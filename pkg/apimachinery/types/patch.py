@@ -1,4 +1,4 @@
-"""Kinds of patches.
+"""List the types of patches.
 
 Go: k8s.io/apimachinery/pkg/types/patch.go
 """
@@ -9,7 +9,7 @@ import enum
 
 
 class PatchType(enum.StrEnum):
-    """The value is the content type of a request with such a patch."""
+    """List the types of patches; the value is the content type of the request."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"

@@ -1,1 +1,1 @@
-"""Helpers of k8s.io/apimachinery/pkg/util that the kubelet uses."""
+"""Provide the helpers of k8s.io/apimachinery/pkg/util that the kubelet uses."""

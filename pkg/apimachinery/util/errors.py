@@ -1,4 +1,4 @@
-"""Several errors as one.
+"""Combine several errors into one.
 
 Go: k8s.io/apimachinery/pkg/util/errors
 """
@@ -10,7 +10,10 @@ from contextlib import contextmanager
 
 
 class Aggregate(ExceptionGroup[Exception]):
-    """Reads as Go's aggregate does: one message as it is, more as a list in brackets, repetitions once."""
+    """Combine errors, with a message in the form of Go's aggregate.
+
+    A single message stays as it is; several form a list in brackets without duplicates.
+    """
 
     def __new__(cls, errs: Sequence[Exception]) -> Aggregate:
         return super().__new__(cls, "errors", errs)
@@ -24,17 +27,18 @@ class Aggregate(ExceptionGroup[Exception]):
 
 
 def new_aggregate(errs: Iterable[Exception | None]) -> Aggregate | None:
-    """The errors that are not None as one, or None if there are none."""
+    """Return the errors that are not None as one error, or None if there are none."""
     present = [err for err in errs if err is not None]
     return Aggregate(present) if present else None
 
 
 @contextmanager
 def collecting() -> Iterator[list[Exception]]:
-    """Gives a list for errors of which some are raised in the end, and empties the list then. No counterpart in Go.
+    """Provide a list for errors, some of which the caller raises later, and empty the list at the end.
 
-    An error holds the frames that it passes. If one of these frames still held the error in a list, the frames would
-    stay, with all data of their functions, until garbage is collected.
+    An error's traceback refers to the frames that it passed through. If one of these frames still held the error in a
+    list, the frames would stay in memory, with all their data, until the next garbage collection. Go has no
+    counterpart.
     """
     errors: list[Exception] = []
     try:

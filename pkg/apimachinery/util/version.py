@@ -1,4 +1,4 @@
-"""Parsing and comparing version numbers.
+"""Parse and compare version numbers.
 
 Go: k8s.io/apimachinery/pkg/util/version
 """
@@ -15,8 +15,9 @@ from typing import Any
 from pkg import klog
 from pkg.golang import strconv
 
-# Repetitions are possessive: to be able to take back each part of a long text would take hundreds of bytes for each.
-# They look ahead first: before Python 3.11.5 one whose last round fails keeps what that round has taken.
+# The repetitions are possessive, because backtracking over a long text would take hundreds of bytes of memory for each
+# part. Each has a look-ahead because, before Python 3.11.5, a possessive repetition whose last round fails keeps what
+# that round has matched.
 _VERSION = re.compile(r"\s*v?([0-9]+(?:(?=\.[0-9])\.[0-9]++)*+)(.*)", re.ASCII | re.DOTALL)
 _PARTS = r"[0-9A-Za-z-]+(?:(?=\.[0-9A-Za-z-])\.[0-9A-Za-z-]++)*+"
 _EXTRA = re.compile(rf"(?:-({_PARTS}))?(?:\+({_PARTS}))?\s*", re.ASCII)
@@ -25,7 +26,10 @@ _EXTRA = re.compile(rf"(?:-({_PARTS}))?(?:\+({_PARTS}))?\s*", re.ASCII)
 @total_ordering
 @dataclass(slots=True, frozen=True, eq=False)
 class Version:
-    """Ordered; pre-releases count only between two semantic versions, and missing components are 0."""
+    """Represent an ordered version number.
+
+    Missing components are 0. Pre-releases are compared only between two semantic versions.
+    """
 
     components: tuple[int, ...]
     semver: bool = False
@@ -45,7 +49,10 @@ class Version:
         return self.components[2] if len(self.components) > 2 else 0
 
     def compare(self, other: str) -> int:
-        """-1, 0 or 1. The other is read as a version of the same kind, semantic or generic; raises ValueError."""
+        """Return -1, 0 or 1 if this version is lower than, equal to or higher than the other.
+
+        The other version is parsed as the same kind, semantic or generic. Raise ValueError if it is invalid.
+        """
         return self._compare(_parse(other, semver=self.semver))
 
     def _compare(self, other: Version) -> int:
@@ -73,17 +80,17 @@ class Version:
 
 
 def parse_generic(text: str) -> Version:
-    """Two or more numbers, and what follows them is ignored; raises ValueError."""
+    """Parse two or more numbers, and ignore the text after them; raise ValueError."""
     return _parse(text, semver=False)
 
 
 def parse_semantic(text: str) -> Version:
-    """Exactly what semantic versioning allows, with or without a leading v; raises ValueError."""
+    """Parse a version that conforms to semantic versioning, with or without a leading v; raise ValueError."""
     return _parse(text, semver=True)
 
 
 def parse(text: str) -> Version:
-    """As a semantic version if it is one, else as a generic one; raises ValueError."""
+    """Parse a semantic version, or else a generic one; raise ValueError."""
     try:
         return parse_semantic(text)
     except ValueError:
@@ -91,7 +98,10 @@ def parse(text: str) -> Version:
 
 
 def highest_supported_version(versions: Sequence[str]) -> Version:
-    """The highest of those that start with 1; what is no version is left out. Raises ValueError if there is none."""
+    """Return the highest version whose major number is 1, ignoring invalid versions.
+
+    Raise ValueError if there is none.
+    """
     if not versions:
         raise ValueError("empty array for supported versions")
     parsed: list[Version] = []
@@ -141,7 +151,7 @@ def _refuse_zero_prefix(number: str, text: str) -> None:
 
 
 def _compare_pre_release(mine: str, theirs: str) -> int:
-    """A release comes after its pre-releases; numbers compare as numbers, the rest as text."""
+    """Compare pre-releases: a release is higher than its pre-releases, and numeric parts are compared as numbers."""
     if mine == theirs:
         return 0
     if not mine or not theirs:

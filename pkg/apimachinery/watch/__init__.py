@@ -1,8 +1,9 @@
-"""Streams of changes of objects.
+"""Watch changes of objects as a stream of events.
 
 Go: k8s.io/apimachinery/pkg/watch
 
-`watch.py` says what a watch is, `streamwatcher.py` makes one of a stream of bytes, `testing.py` of what a test says.
+`watch.py` defines a watch, `streamwatcher.py` makes one from a stream of bytes, and `testing.py` makes one from a
+test's events.
 """
 
 from pkg.apimachinery.watch.streamwatcher import Decoder, Reporter, StreamWatcher

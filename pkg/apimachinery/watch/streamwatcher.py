@@ -1,4 +1,4 @@
-"""A watch over anything that yields one event after the other.
+"""Make a watch from a decoder that returns one event after the other.
 
 Go: k8s.io/apimachinery/pkg/watch/streamwatcher.go
 """
@@ -16,29 +16,29 @@ T = TypeVar("T")
 
 class Decoder(Protocol[T]):
     def decode(self) -> Event[T] | None:
-        """The next event, waited for; None at the end of the stream. Raises if the stream breaks."""
+        """Wait for the next event and return it, or None at the end of the stream; raise if the stream breaks."""
         ...
 
     def close(self) -> None:
-        """End the stream; a decode that waits returns or raises at once."""
+        """End the stream; a waiting decode returns or raises at once."""
         ...
 
 
 class Reporter(Protocol):
     def as_object(self, err: Exception) -> object:
-        """The object of the error event that tells of `err`."""
+        """Return the object for the error event that reports `err`."""
         ...
 
 
 class StreamWatcher(Generic[T]):
-    """Has a thread, until the stream ends or stop is called."""
+    """Read events in a thread until the stream ends or stop is called."""
 
     def __init__(self, decoder: Decoder[T], reporter: Reporter, name: str = "watch") -> None:
         self._source = decoder
         self._reporter = reporter
         self._result: golang.Channel[Event[T]] = golang.Channel()
         self._done: golang.Channel[None] = golang.Channel()
-        self._lock = threading.Lock()  # guards _stopped
+        self._lock = threading.Lock()  # The lock guards _stopped.
         self._stopped = False
         golang.go(self._receive, name=name)
 
@@ -59,7 +59,7 @@ class StreamWatcher(Generic[T]):
                 if golang.select(self._done, golang.Send(self._result, event)).took(self._done):
                     return
                 if event.type == ERROR:
-                    return  # nothing that comes after one would be worth having
+                    return  # Events after an error are not useful.
         finally:
             self._result.close()
             self.stop()
@@ -68,12 +68,12 @@ class StreamWatcher(Generic[T]):
         try:
             return self._source.decode()
         except (OSError, EOFError) as err:
-            # A cut connection: who watches starts anew, from the last resource version.
+            # The connection was cut; the watcher restarts from the last resource version.
             if not self._is_stopped():
                 klog.v(5).info_s("Unable to decode an event from the watch stream", err=err)
             return None
         except Exception as err:
-            # Anything may be wrong with the stream; the watcher is told and must not hang.
+            # Any error in the stream is reported to the watcher, which must not hang.
             if self._is_stopped():
                 return None
             reason = ValueError(f"unable to decode an event from the watch stream: {err}")

@@ -1,4 +1,4 @@
-"""A watch whose events a test sends."""
+"""Provide a watch whose events a test sends."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ _UNLIMITED = 1 << 60
 
 
 class FakeWatcher(Generic[T]):
-    """A watch.Interface; sending never blocks unless it was made with a capacity, and is dropped once stopped."""
+    """Implement watch.Interface; events after stop are dropped.
+
+    Sending blocks only if the watch has a capacity.
+    """
 
     def __init__(self, capacity: int = _UNLIMITED) -> None:
         self._result: golang.Channel[Event[T]] = golang.Channel(capacity)
-        self._lock = threading.Lock()  # guards stopped
+        self._lock = threading.Lock()  # The lock guards stopped.
         self.stopped = False
 
     def stop(self) -> None:
@@ -55,7 +58,7 @@ class FakeWatcher(Generic[T]):
 
 
 class FakeDecoder:
-    """Its events, then an exception if one is given, then blocks until closed if it shall."""
+    """Return the events, then raise the exception if there is one, and then block until close if `block` is set."""
 
     def __init__(self, *events: Event[str], err: Exception | None = None, block: bool = False) -> None:
         self._events = list(events)
@@ -77,7 +80,7 @@ class FakeDecoder:
 
 
 class FakeReporter:
-    """Makes a text of each error."""
+    """Turn each error into a text."""
 
     def as_object(self, err: Exception) -> str:
         return f"reported: {err}"

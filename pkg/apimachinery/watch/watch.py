@@ -1,4 +1,4 @@
-"""Changes of objects, one after the other.
+"""Define watches and their events.
 
 Go: k8s.io/apimachinery/pkg/watch/watch.go
 """
@@ -16,22 +16,25 @@ T = TypeVar("T")
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
-# Nothing happened; the object tells only how far the watch has come, in its resource version.
+# A bookmark reports no change. The resource version of its object says how far the watch has advanced.
 BOOKMARK = "BOOKMARK"
-# The watch ends; the object is a metav1.Status that says why.
+# An error ends the watch. The object is a metav1.Status with the reason.
 ERROR = "ERROR"
 
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T]):
-    """One change. The object is as it is after it, for DELETED as it was last."""
+    """Represent one change; the object is the new version, or for DELETED the last one."""
 
     type: str
     object: T
 
 
 class UndecodableError(codec.DecodeError):
-    """An answer of the server is an object that cannot be decoded; `partial` is as much of it as can, if anything."""
+    """Signal that a response contains an object that cannot be decoded.
+
+    `partial` is the decodable part, or None.
+    """
 
     def __init__(self, message: str, partial: Any) -> None:
         super().__init__(message)
@@ -40,14 +43,14 @@ class UndecodableError(codec.DecodeError):
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Stands for an object that could not be decoded: as much of it as it takes to know which one it is.
+    """Identify an object that could not be decoded.
 
-    `partial` is the object without those fields that cannot be decoded, None if nothing can be.
+    `partial` is the object without the fields that cannot be decoded, or None if nothing can be.
 
-    DIVERGES (safer): an object that cannot be decoded is left out of a list or watch, and those who use it are told
-    which one it is.
+    DIVERGES (safer): the kubelet leaves an object that cannot be decoded out of a list or watch, and tells its
+    consumers which object it is.
     Go: k8s.io/apimachinery/pkg/watch/streamwatcher.go, (*StreamWatcher).receive: the watch ends with an error, and so
-    does each new list with this object in it.
+    does each new list that contains this object.
     Why: one bad object must not hide the changes of all others.
     Test: pkg/client_go/kubernetes/typed_test.py:test_watch
     """
@@ -59,17 +62,17 @@ class Undecodable:
 
     @property
     def key(self) -> str:
-        """The object's key in stores, namespace/name."""
+        """Return the object's key in stores, namespace/name."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Interface(Protocol[T]):
-    """A running watch."""
+    """Define a running watch; a Go interface."""
 
     def stop(self) -> None:
-        """End it, from any thread, at once; its channel is closed soon after. Calling it again does nothing."""
+        """End the watch at once, from any thread; its channel is closed soon after. Further calls do nothing."""
         ...
 
     def result_chan(self) -> golang.Channel[Event[T]]:
-        """The changes; closed when the watch ends, for whatever reason."""
+        """Return the channel of the changes, which is closed when the watch ends for any reason."""
         ...

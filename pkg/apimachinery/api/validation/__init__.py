@@ -1,4 +1,4 @@
-"""Validation of what every API object has: its name and other metadata.
+"""Validate the metadata that every API object has, such as its name.
 
 Go: k8s.io/apimachinery/pkg/api/validation
 """

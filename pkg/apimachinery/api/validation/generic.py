@@ -1,4 +1,4 @@
-"""Names of objects.
+"""Validate the names of objects.
 
 Go: k8s.io/apimachinery/pkg/api/validation/generic.go
 """
@@ -12,7 +12,7 @@ from pkg.apimachinery.util.validation import field
 
 IS_NEGATIVE_ERROR_MSG = "must be greater than or equal to 0"
 
-# (name, whether it is only the beginning of one) -> what is wrong with it.
+# The function receives a name, and whether the name is only a prefix. It returns the errors.
 ValidateNameFunc = Callable[[str, bool], list[str]]
 
 
@@ -28,7 +28,7 @@ validate_namespace_name = name_is_dns_label
 
 
 def _mask_trailing_dash(name: str) -> str:
-    """A prefix may end in a dash, a name may not."""
+    """Replace a trailing dash, which a prefix may have and a name may not."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 

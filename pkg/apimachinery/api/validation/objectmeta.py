@@ -1,4 +1,4 @@
-"""Metadata of objects.
+"""Validate the metadata of objects.
 
 Go: k8s.io/apimachinery/pkg/api/validation/objectmeta.go
 """
@@ -39,7 +39,7 @@ def validate_annotations_size(annotations: Mapping[str, str], fld_path: field.Pa
 
 
 def validate_owner_references(references: Sequence[metav1.OwnerReference], fld_path: field.Path) -> field.ErrorList:
-    """Each names an object, and at most one of them is the controller."""
+    """Check that each reference names an object, and that at most one of them is the controller."""
     errs = field.ErrorList()
     controller = ""
     for reference in references:
@@ -83,11 +83,13 @@ def validate_finalizers(finalizers: Sequence[str], fld_path: field.Path) -> fiel
 def validate_object_meta(
     meta: metav1.ObjectMeta, requires_namespace: bool, name_fn: ValidateNameFunc, fld_path: field.Path
 ) -> field.ErrorList:
-    """All of an object's metadata; name_fn knows the names of its kind.
+    """Validate all metadata of an object; name_fn validates names of its kind.
 
-    DIVERGES (safer): managedFields of a static pod are not looked into.
-    Go: k8s.io/apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaAccessor: faulty ones are refused.
-    Why: they are not decoded, so that a faulty one hides no deletion of a pod; the API server alone has a use for them.
+    DIVERGES (safer): the kubelet does not validate the managedFields of a static pod.
+    Go: k8s.io/apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaAccessor: the Go kubelet refuses invalid
+    ones.
+    Why: the kubelet does not decode managedFields, so that invalid ones cannot hide the deletion of a pod. Only the API
+    server uses them.
     Test: pkg/apimachinery/runtime/codec_test.py:test_managed_fields_are_not_decoded
     """
     errs = field.ErrorList()

@@ -1,1 +1,1 @@
-"""The meta API group."""
+"""Provide the meta API group."""

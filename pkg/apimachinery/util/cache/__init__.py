@@ -1,4 +1,4 @@
-"""Caches that forget.
+"""Provide caches whose entries expire.
 
 Go: k8s.io/apimachinery/pkg/util/cache
 """

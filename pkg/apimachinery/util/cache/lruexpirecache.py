@@ -1,4 +1,4 @@
-"""A cache of limited size whose entries end by themselves.
+"""Cache a limited number of entries, each for a limited time.
 
 Go: k8s.io/apimachinery/pkg/util/cache/lruexpirecache.go
 """
@@ -20,16 +20,16 @@ class _Clock(Protocol):
 
 
 class LRUExpireCache(Generic[T]):
-    """Keeps the `max_size` entries that were used last. Thread-safe."""
+    """Keep the `max_size` most recently used entries; thread-safe."""
 
     def __init__(self, max_size: int, clock: _Clock | None = None) -> None:
         self._max_size = max_size
         self._clock = clock or clocklib.RealClock()
-        self._lock = threading.Lock()  # guards _entries
+        self._lock = threading.Lock()  # The lock guards _entries.
         self._entries: OrderedDict[Hashable, tuple[T, float]] = OrderedDict()
 
     def add(self, key: Hashable, value: T, ttl: float) -> None:
-        """Keep the value for `ttl` seconds, in place of the one there was."""
+        """Keep the value for `ttl` seconds, in place of an earlier one."""
         with self._lock:
             self._entries[key] = (value, self._clock.monotonic() + ttl)
             self._entries.move_to_end(key)
@@ -37,7 +37,7 @@ class LRUExpireCache(Generic[T]):
                 self._entries.popitem(last=False)
 
     def get(self, key: Hashable) -> T | None:
-        """None if there is none, or its time is over."""
+        """Return the value, or None if there is none or it has expired."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:

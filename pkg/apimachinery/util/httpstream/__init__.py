@@ -1,4 +1,4 @@
-"""Several streams over one HTTP connection that has been upgraded.
+"""Carry several streams over one upgraded HTTP connection.
 
 Go: k8s.io/streaming/pkg/httpstream, k8s.io/apimachinery/pkg/util/httpstream
 """

@@ -1,4 +1,4 @@
-"""Headers by which a connection becomes a carrier of streams.
+"""Define the headers that upgrade a connection to carry streams.
 
 Go: k8s.io/apimachinery/pkg/util/httpstream/httpstream.go
 """

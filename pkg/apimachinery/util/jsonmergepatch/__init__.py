@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386).
+"""Apply JSON merge patches (RFC 7386).
 
 Go: k8s.io/apimachinery/pkg/util/jsonmergepatch, gopkg.in/evanphx/json-patch.v4 (MergePatch)
 """

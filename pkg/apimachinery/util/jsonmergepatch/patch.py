@@ -1,4 +1,4 @@
-"""Applying JSON merge patches.
+"""Apply JSON merge patches.
 
 Go: k8s.io/apimachinery/pkg/util/jsonmergepatch/patch.go
 """
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def merge_map_patch(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The object with the patch applied: null removes, objects are merged, anything else replaces.
+    """Return the object with the patch applied: null removes, objects are merged, and anything else replaces.
 
-    Neither is changed; the result shares unchanged parts with them.
+    The arguments are not changed; the result shares unchanged parts with them.
     """
     merged = dict(original)
     for key, value in patch.items():

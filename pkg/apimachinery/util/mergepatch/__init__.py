@@ -1,4 +1,4 @@
-"""What can be wrong with a patch, whichever kind it is.
+"""Define the errors of all kinds of patches.
 
 Go: k8s.io/apimachinery/pkg/util/mergepatch
 """

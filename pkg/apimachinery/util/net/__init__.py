@@ -1,4 +1,4 @@
-"""Addresses of the machine.
+"""Find the addresses of the machine, and classify connection errors.
 
 Go: k8s.io/apimachinery/pkg/util/net
 """

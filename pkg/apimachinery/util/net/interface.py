@@ -1,4 +1,4 @@
-"""Which address of this machine others reach it by.
+"""Find the address at which other machines reach this one.
 
 Go: k8s.io/apimachinery/pkg/util/net/interface.go
 """
@@ -11,21 +11,21 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 IPAddress = IPv4Address | IPv6Address
 
-# Nobody has these addresses. A datagram socket that is connected to one sends nothing, and tells which of the
-# machine's own addresses would be the sender.
+# These addresses are reserved for documentation. Connecting a datagram socket to one sends nothing, and reveals which
+# of the machine's own addresses would be the source.
 _NOWHERE = {4: (socket.AF_INET, "192.0.2.1"), 6: (socket.AF_INET6, "2001:db8::1")}
 
 
 def resolve_bind_address(bind_address: IPAddress | None) -> IPAddress:
-    """bind_address if it is one; for None, "any" or loopback the address that the default route starts from.
+    """Return bind_address, or the source address of the default route if bind_address is None, "any" or loopback.
 
-    Version 4 is preferred, unless bind_address is of version 6. Raises ValueError when there is no such route.
+    IPv4 is preferred, unless bind_address is IPv6. Raise ValueError if there is no default route.
 
-    DIVERGES (platform): the kernel is asked which address it would send from.
-    Go: k8s.io/apimachinery/pkg/util/net/interface.go, chooseHostInterface: takes the first suitable address of the
-    interface that the default route names.
-    Why: Python's standard library cannot list the addresses of an interface. Where the two differ, the route names
-    another address as its source.
+    DIVERGES (platform): the kubelet asks the kernel for the source address of the default route.
+    Go: k8s.io/apimachinery/pkg/util/net/interface.go, chooseHostInterface: the Go kubelet takes the first suitable
+    address of the interface that the default route names.
+    Why: Python's standard library cannot list the addresses of an interface. The results differ only if the route names
+    another source address.
     Test: interface_test.py:test_address_of_the_default_route
     """
     if bind_address is not None and not (bind_address.is_unspecified or bind_address.is_loopback):

@@ -1,4 +1,4 @@
-"""What kind of failure of a connection an error is.
+"""Classify connection errors.
 
 Go: k8s.io/apimachinery/pkg/util/net/util.go
 """
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 
 def is_connection_refused(err: BaseException) -> bool:
-    """Whether nobody listens at the other end."""
+    """Report whether the other end refused the connection because nothing listens there."""
     return _has_errno(err, errno.ECONNREFUSED)
 
 
 def is_connection_reset(err: BaseException) -> bool:
-    """Whether the other end dropped the connection."""
+    """Report whether the other end dropped the connection."""
     return _has_errno(err, errno.ECONNRESET)
 
 
@@ -24,7 +24,7 @@ def _has_errno(err: BaseException, number: int) -> bool:
 
 
 def _chain(err: BaseException) -> Iterator[BaseException]:
-    """The error and what it came of."""
+    """Yield the error and its causes."""
     seen: set[int] = set()
     current: BaseException | None = err
     while current is not None and id(current) not in seen:

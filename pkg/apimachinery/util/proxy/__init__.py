@@ -1,4 +1,4 @@
-"""Passing requests for an upgraded connection on to another server.
+"""Forward requests for an upgraded connection to another server.
 
 Go: k8s.io/apimachinery/pkg/util/proxy
 """

@@ -1,4 +1,4 @@
-"""Connections to the server that a URL names.
+"""Connect to the server that a URL names.
 
 Go: k8s.io/apimachinery/pkg/util/proxy/dial.go
 """
@@ -13,14 +13,15 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.http.conn import Conn, PlainConn
 
-# In seconds, for the connection and for what is said before the streams.
+# The time limit, in seconds, for the connection and for the exchange before the streams.
 DIAL_TIMEOUT = 30.0
 
 
 def dial_url(url: SplitResult) -> Conn:
-    """Raises OSError; ValueError when the URL is neither of http nor of https.
+    """Connect to the server of the URL.
 
-    The certificate of an https server is checked against the machine's authorities, as in Go.
+    Raise OSError, or ValueError if the scheme is neither http nor https. The certificate of an https server is verified
+    against the machine's authorities, as in Go.
     """
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(f"unknown scheme or host: {url.geturl()}")
@@ -42,8 +43,8 @@ def _set_options(sock: socket.socket) -> None:
 
 
 def _secure(sock: socket.socket, host: str) -> Conn:
-    # Loading OpenSSL takes a while: only few runtimes have streaming servers with TLS. And Python's own cannot send the
-    # end of one direction alone, while the other one goes on.
+    # The import is lazy, because loading OpenSSL is slow and few runtimes have streaming servers with TLS. Python's own
+    # ssl module cannot close one direction while the other continues.
     from pkg.golang.http import tlsconn
 
     conn = tlsconn.TLSConn(tlsconn.client_context(), sock, host)

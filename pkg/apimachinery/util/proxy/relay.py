@@ -1,4 +1,4 @@
-"""Bytes between two connections, in both directions, by one thread.
+"""Relay bytes between two connections in both directions, in one thread.
 
 Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go (UpgradeAwareHandler.tryUpgrade); it calls io.Copy twice
 """
@@ -18,50 +18,53 @@ from typing import Protocol
 from pkg.golang.http.conn import WouldWait
 from pkg.golang.turn import Turn, Turns
 
-# A larger buffer costs more than the second call it saves: it comes from the system each time.
+# A larger buffer costs more than the second call that it would save, because it is allocated from the system each time.
 _READ_SIZE = 1 << 16
-# So many bytes may wait to be sent to one side before no more are taken from the other.
+# While more bytes than this wait to be sent to one side, no more are read from the other.
 MAX_WAITING_BYTES = 1 << 18
-# Pieces that wait and are smaller are put together: each by itself costs more than its bytes.
+# Waiting pieces that are smaller than this are joined, because sending each by itself costs more than copying it.
 _SMALL = 4 << 10
-# So many bytes may wait for the backend to be drained. What comes beyond does not wait.
+# At most this many bytes wait until the backend is drained. Beyond this limit they are sent at once.
 MAX_HELD_BYTES = 1 << 10
-# The backend counts as drained when nothing comes from it for so long: its kernel may have more to send, and has to
-# hear first that there is room again, which takes some milliseconds on a busy machine. A ping comes every few seconds.
+# The backend counts as drained when nothing arrives from it for this time. Its kernel may have more to send, and must
+# first learn that there is room again, which takes some milliseconds on a busy machine. A ping arrives every few
+# seconds.
 _QUIET_MILLISECONDS = 50
-# So many bytes are read from one end before the other has its turn.
+# The number of bytes that are read from one end before it is the other end's turn.
 _TURN = 1 << 20
-# After so many small pieces from one side alone, each so soon after the one before, in seconds, there is more to come:
-# the kernel gathers so many bytes of it, for so many milliseconds at most, before it wakes the relay. Runtimes write in
-# pieces of 4 KiB and less, and each one handed on costs as much as a large one. Where both sides speak in turn nothing
-# waits.
+# If _STREAK small pieces arrive from one side alone, each within _SOON seconds of the previous one, more are expected.
+# Then the kernel gathers up to _GATHER bytes, for at most _GATHER_MILLISECONDS, before it wakes the relay. Runtimes
+# write in pieces of 4 KiB and less, and forwarding a small piece costs as much as forwarding a large one. If both sides
+# send in turn, nothing is delayed.
 _STREAK = 16
 _SOON = 0.005
 _GATHER = 64 << 10
 _GATHER_MILLISECONDS = 2
-# When no more bytes than these have gathered in that time, a gathering saves nothing, and so ends.
+# If no more bytes than this were gathered in that time, gathering has no benefit, and ends.
 _LITTLE = 8 << 10
-# Stands for no event but that the other side is gone, which every poll tells.
+# This stands for no event except the other side's hang-up, which every poll reports.
 _NEWS = 1 << 16
-# How long, in seconds, nothing may move after one direction has ended. A client that has yet to take what the backend
-# said before its end may pause for longer.
+# The time, in seconds, for which no bytes may move after one direction has ended. A client that still has to read the
+# backend's last output may pause for longer.
 LINGER = 10.0
-# Records of TLS that are read in one turn, or frames that are taken apart: half a millisecond, if they are of one byte.
+# The number of TLS records that are read in one turn, or of frames that are parsed. With records of one byte this takes
+# half a millisecond.
 PIECES_IN_TURN = 64
 _COUNT = struct.Struct("i")
-# DIVERGES (platform): of all connections that are relayed, only a few are read from or taken apart at the same time.
-# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: each connection has
-# goroutines of its own that read whenever bytes have come.
-# Why: Python runs one thread at a time; messages of one byte on thirty slow connections would keep every other thread,
+# DIVERGES (platform): the kubelet reads from or parses only a few of all relayed connections at the same time.
+# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: each connection has its own
+# goroutines, which read whenever bytes have arrived.
+# Why: Python runs one thread at a time. Messages of one byte on thirty slow connections would keep every other thread,
 # such as the sync loop, waiting for hundreds of milliseconds.
 # Test: relay_test.py:test_many_small_records_leave_the_turn_to_others
 TURNS = Turns(by_use=True)
 
 
 class Conn(Protocol):
-    """Of pkg.golang.http.Conn what a relay takes. What cannot be done now raises WouldWait.
+    """Define what a relay needs from pkg.golang.http.Conn; calls that would block raise WouldWait.
 
-    TLS gives one record with each `recv` of that size and reads no further, so a poll tells whether there is more.
+    A TLS connection returns one record for each `recv` of that size and does not read ahead, so a poll reports whether
+    there is more.
     """
 
     def recv(self, n: int) -> bytes: ...
@@ -78,36 +81,39 @@ class Conn(Protocol):
 
 
 class End:
-    """One of a relay's two connections. Used by the relay's thread alone."""
+    """Represent one of a relay's two connections; only the relay's thread uses it."""
 
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.read_ended = False
-        # Nothing can be sent any more, be it that the connection broke or that it is not wanted. What the other side
-        # said before it went may still be there to be read.
+        # If True, nothing can be sent any more, because the connection broke or was abandoned. The last data of the
+        # other side may still be unread.
         self.broken = False
-        self.waiting = 0  # bytes that `write` was given and the connection has not taken
-        self.taken = 0  # bytes that it has taken since the beginning
-        self._arrived = 0  # of these, how many were with the other side when somebody asked last
+        self.waiting = 0  # The bytes that `write` accepted and the connection has not taken yet.
+        self.taken = 0  # The bytes that the connection has taken since its start.
+        self._arrived = 0  # The bytes, out of `taken`, that had reached the other side at the last check.
         self._queue: deque[memoryview] = deque()
-        self._small = bytearray()  # what waits behind the queue, in small pieces
-        self._behind = False  # answers to what came from this end wait for it to take what was sent before
+        self._small = bytearray()  # These small pieces wait behind the queue.
+        # If True, responses to data from this end wait until the end has taken the data sent before.
+        self._behind = False
         self._ending = False
-        self._leaving = False  # to be abandoned once nothing waits any more
-        self.writes_ended = False  # the other side has been told that nothing more comes
-        self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
+        self._leaving = False  # If True, the end is abandoned once nothing waits any more.
+        self.writes_ended = False  # If True, the other side was told that no more data follows.
+        # If True, poll has reported that both directions have ended. It would repeat the report each time.
+        self._hung_up = False
         self.gathering = False
-        self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
+        # The number of small pieces in quick succession, and the time of the last one.
+        self._streak, self._last_read = 0, 0.0
         self._turn = Turn(TURNS)
         self.fd = conn.fileno()
-        self._polled = 0  # what the poll waits for at it
-        # What reading and sending have to wait for. With TLS that may change places.
+        self._polled = 0  # The events for which poll currently waits at this end.
+        # The events for which reading and sending wait. With TLS either may wait for the other's event.
         self._to_read, self._to_send = select.POLLIN, select.POLLOUT
         self.on_data: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[], None] = _do_nothing
 
     def write(self, data: bytes | memoryview) -> None:
-        """Send this as soon as it can be; dropped when the connection takes nothing any more."""
+        """Send the data as soon as possible; drop it if the connection accepts no more data."""
         if self.broken or self._ending:
             return
         view = memoryview(data)
@@ -128,37 +134,37 @@ class End:
             self._small = bytearray()
 
     def answer(self, data: bytes) -> None:
-        """Write what answers to something that was read here: no more is read until it can be sent."""
+        """Write a response to data that was read here, and read no more until the response can be sent."""
         self.write(data)
         self._behind = self.waiting >= MAX_WAITING_BYTES
 
     def end_writes(self) -> None:
-        """Tell the other side that nothing more comes, once all has been sent that was written before."""
+        """Tell the other side, after all earlier data was sent, that no more data follows."""
         self._ending = True
         self.flush()
 
     def abandon(self) -> None:
-        """Neither read from it nor write to it any more."""
+        """Stop both reading and writing."""
         self._end_reads()
         self._stop_writing()
 
     def abandon_once_sent(self) -> None:
-        """The same once all has been sent that was written before.
+        """Stop both reading and writing once all earlier data was sent.
 
-        Until then it is read: who cannot get rid of what he says may not take anything either.
+        Until then the end is still read, because a peer that cannot send may not receive either.
         """
         self._leaving = True
         self.flush()
 
     def _end_reads(self) -> None:
-        """Nothing more is read, nor waited for: an end that gathers is looked at all the time."""
+        """Stop reading and waiting for data; an end that gathers would be polled all the time."""
         self.read_ended = True
         self.gathering = False
 
     def hang_up(self, *, failed: bool) -> None:
-        """Take note that no bytes move any more at the other side, because it failed or because both have ended.
+        """Record that no bytes move any more at the other side, because it failed or both directions have ended.
 
-        What the other side said last may not have been read yet, or not all have been taken by the sink.
+        The other side's last data may be unread, or the sink may not have taken all of it.
         """
         if failed or self.broken:
             self._hung_up = True
@@ -166,11 +172,11 @@ class End:
         elif self.writes_ended:
             self._hung_up = True
         else:
-            # It was cut off here.
+            # The connection was cut off.
             self.abandon()
 
     def release(self) -> None:
-        """Forget the other end: what both hold is freed at once, and not when the garbage is collected."""
+        """Drop the references to the other end, so that both are freed at once and not by the garbage collector."""
         self.on_data, self.on_end = _ignore, _do_nothing
 
     def _stop_writing(self) -> None:
@@ -207,7 +213,7 @@ class End:
         self.writes_ended = True
 
     def read(self, sink: End) -> None:
-        """Hand on what there is, as long as the sink can take it."""
+        """Forward the available data as long as the sink can take it."""
         if self.read_ended:
             return
         total = 0
@@ -231,7 +237,7 @@ class End:
         return not (self.read_ended or self._behind) and sink.waiting < MAX_WAITING_BYTES
 
     def _pace(self, total: int) -> None:
-        """Begin or end to gather by how much was just read."""
+        """Start or stop gathering, depending on how much was just read."""
         if self.gathering:
             if total <= _LITTLE:
                 self._gather_no_more()
@@ -251,12 +257,13 @@ class End:
             self.conn.set_low_water(1)
 
     def _take(self) -> tuple[bytes, bool]:
-        """What can be read now, about so much, and whether there may be more."""
+        """Return the data that can be read now, up to about _READ_SIZE bytes, and whether there may be more."""
         parts: list[bytes] = []
         size, more = 0, True
         while more and size < _READ_SIZE:
             if len(parts) == PIECES_IN_TURN:
-                # Small ones take twenty times as much as what is in them, and others may have such ones at hand, too.
+                # Small pieces take twenty times as long as their contents need, and other connections may have small
+                # pieces too.
                 parts = [b"".join(parts)]
                 self._turn.pass_on()
             try:
@@ -277,14 +284,14 @@ class End:
         return parts[0] if len(parts) == 1 else b"".join(parts), more
 
     def events(self, sink: End) -> int:
-        """What to wait for at this end, of which the other one is the sink."""
+        """Return the events to wait for at this end; `sink` is the other end."""
         events = self._to_send if self.has_to_send() else 0
         if self._may_read(sink):
             events |= self._to_read
         return events
 
     def has_more(self) -> bool:
-        """Whether there is something to read, now or in a moment, or the connection has failed."""
+        """Report whether data is available, now or in a moment, or the connection has failed."""
         if self.gathering:
             # The kernel reports no data below the low-water mark, so there may be some.
             return True
@@ -293,28 +300,31 @@ class End:
         return bool(poll.poll(_QUIET_MILLISECONDS))
 
     def has_to_send(self) -> bool:
-        """Bytes, or the end of this direction."""
+        """Report whether bytes, or the end of this direction, wait to be sent."""
         return self.waiting > 0 or (self._ending and not self.writes_ended and not self.broken)
 
     def moved(self) -> bool:
-        """Whether something waits still, and the other side has got anything since this was asked last.
+        """Report whether data still waits and the other side has received some since the last call.
 
-        A poll does not report slow progress: the kernel reports that a connection takes more only when a third of its
-        send buffer is free, which may be a megabyte.
+        A poll does not report slow progress: the kernel reports a connection as writable only when a third of its send
+        buffer is free, which may be a megabyte.
         """
         before, self._arrived = self._arrived, self.taken - _held_by_kernel(self.fd)
         return self.waiting > 0 and self._arrived > before
 
     def is_readable(self, events: int) -> bool:
-        """Whether it is worth while to read when a poll has told of these."""
+        """Report whether a read is worthwhile after poll has reported these events."""
         return bool(events & (self._to_read | ~select.POLLOUT))
 
     def is_gone(self, events: int) -> bool:
-        """Whether a poll has told of the end of the connection, and of nothing to read before it."""
+        """Report whether poll has reported the end of the connection without unread data before it."""
         return bool(events & (select.POLLHUP | select.POLLERR)) and not events & self._to_read
 
     def register(self, poll: select.poll, events: int, *, always: bool) -> None:
-        """Wait for these; `always`: without any too, for the news that the other side is gone."""
+        """Wait for these events.
+
+        With `always`, wait for the hang-up of the other side even if there are no events.
+        """
         no_news = self._hung_up or (self.broken and self.read_ended)
         wanted = events if events or not always or no_news else _NEWS
         if wanted == self._polled:
@@ -326,7 +336,7 @@ class End:
             poll.unregister(self.fd)
 
     def _send(self, view: memoryview) -> int:
-        """How much of it went out; nothing, and broken, if the other side is gone."""
+        """Return how many bytes were sent; if the other side is gone, return 0 and mark the end as broken."""
         sent = 0
         try:
             while sent < len(view):
@@ -341,15 +351,15 @@ class End:
 
 
 class Relay:
-    """Bytes between a client and a backend until both have ended, or one is gone.
+    """Relay bytes between a client and a backend until both have ended or one is gone.
 
-    The end of one direction is passed on and the other goes on. What a client said before it was gone is passed on too.
-    Who wants to change what is passed on puts functions of his own into `on_data` and `on_end` of the two ends.
+    The end of one direction is forwarded, and the other direction continues. The last data of a client that has gone is
+    forwarded too. To change the forwarded data, replace the functions `on_data` and `on_end` of the two ends.
 
-    DIVERGES (fault of Go): when one direction has ended, the other goes on until it ends too.
-    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: both connections are
-    closed as soon as one direction has ended.
-    Why: bytes that are under way in the other direction are lost.
+    DIVERGES (fault of Go): when one direction of a relayed connection has ended, the other continues until it ends too.
+    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: the Go kubelet closes
+    both connections as soon as one direction has ended.
+    Why: bytes in transit in the other direction would be lost.
     Test: relay_test.py:test_one_direction_ends_and_the_other_goes_on,
     relay_test.py:test_what_the_client_said_last_arrives_although_the_backend_ended_first
     """
@@ -363,29 +373,30 @@ class Relay:
         self._poll = select.poll()
         self._linger = linger
         self._idle_timeout = idle_timeout
-        self.held = bytearray()  # for the backend, once it is drained
-        # Set while one side still sends and nobody takes what it sends: when the relay ends, monotonic.
+        self.held = bytearray()  # These bytes are for the backend, once it is drained.
+        # The time (monotonic) at which the relay ends. It is set while one side still sends and the other no longer
+        # receives.
         self._over_by: float | None = None
 
     def write_once_drained(self, data: bytes) -> None:
-        """Send this to the backend once all that came from there was passed on. Dropped if the backend ends before.
+        """Send this to the backend once all its output was forwarded; drop it if the backend ends before.
 
-        For what the backend may well do without. A backend that is done closes its connection, and its kernel may still
-        have megabytes to send. It throws those away when anything comes in then.
+        This is for data that the backend can do without. A backend that is done closes its connection while its kernel
+        may still have megabytes to send. The kernel discards them if any data arrives then.
         """
         self.held += data
         if len(self.held) > MAX_HELD_BYTES:
             self.write_held()
 
     def write_held(self) -> None:
-        """Send what waits for the backend to be drained now, so that it stays before what is written next."""
+        """Send the data that waits for the backend to be drained, so that it stays in front of the next write."""
         self.backend.write(bytes(self.held))
         self.held.clear()
 
     def run(self, first: bytes = b"") -> None:
-        """Returns when it is over; closing the connections is the caller's. It runs once.
+        """Relay until the connection is over; call this only once.
 
-        `first` is what was read from the client before.
+        `first` is data that was already read from the client. The caller must close the connections.
         """
         self.client.conn.setblocking(False)
         self.backend.conn.setblocking(False)
@@ -414,7 +425,7 @@ class Relay:
             readable = found
 
     def _all_was_passed_on(self) -> bool:
-        """Of what the backend has sent, and it may send more."""
+        """Report whether all data from the backend was forwarded, and the backend may send more."""
         return not (self.client.waiting or self.backend.read_ended or self.backend.has_more())
 
     def _over(self) -> bool:
@@ -426,7 +437,7 @@ class Relay:
         return all(end.read_ended for end in ends) and not any(end.has_to_send() for end in ends)
 
     def _wait(self, pairs: tuple[tuple[End, End], ...]) -> list[End] | None:
-        """Until something can move: the ends to read from. None if nothing did for too long."""
+        """Wait until a connection is ready, and return the ends to read from, or None after the time limit."""
         for end, other in pairs:
             end.register(self._poll, end.events(other), always=end is self.client)
         gathering = [end for end, _ in pairs if end.gathering]
@@ -444,34 +455,38 @@ class Relay:
         return readable
 
     def _go_on_slowly(self) -> list[End] | None:
-        """After the time for a poll: none to read from, or None if what waits does not go on, however slowly."""
+        """Return no ends to read from, or None if the waiting data has made no progress, however slow.
+
+        The caller calls this after a poll has timed out.
+        """
         if not (self._lingers() and self._moved()):
             return None
         self._over_by = None
         return []
 
     def _moved(self) -> bool:
-        """Whether one side that has more to take has got anything since this was asked last."""
+        """Report whether a side that has more to receive has received something since the last call."""
         moved = [end.moved() for end in (self.client, self.backend)]
         return any(moved)
 
     def _lingers(self) -> bool:
-        """Whether one direction has ended, so that the other may not stand still for long."""
+        """Report whether one direction has ended, so that the other must not stall for long."""
         if self._speaks_to_nobody() or self.client.read_ended:
             return True
         return self.backend.read_ended and not self.client.waiting
 
     def _speaks_to_nobody(self) -> bool:
-        """Whether nobody is left to take what one side still says, however long it goes on.
+        """Report whether one side may still send although nothing can receive its data.
 
-        Either the backend is gone, or the backend goes on while the client is, or was told that nothing more comes.
+        Either the backend is gone, or the backend continues after the client has gone or was told that no more data
+        follows.
         """
         if self.backend.read_ended:
             return self.backend.broken and not self.client.waiting
         return self.client.writes_ended or self.client.broken
 
     def _limit(self) -> float | None:
-        """In milliseconds."""
+        """Return the time limit for the next poll, in milliseconds, or None for no limit."""
         if not self._lingers():
             self._over_by = None
             return None if self._idle_timeout is None else self._idle_timeout * 1000
@@ -482,12 +497,12 @@ class Relay:
         now = time.monotonic()
         if self._over_by is None or moved:
             self._over_by = now + self._linger
-        # Rounded up: a remainder below a millisecond must not become a busy loop.
+        # The value is rounded up, because a remainder below a millisecond would cause a busy loop.
         return max(self._over_by - now, 0.0) * 1000 + 1
 
 
 def _held_by_kernel(fd: int) -> int:
-    """How many bytes that were sent the other side's kernel has not confirmed; 0 if that is not known."""
+    """Return how many sent bytes the other side's kernel has not acknowledged, or 0 if that is unknown."""
     with contextlib.suppress(OSError):
         (count,) = _COUNT.unpack(fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(_COUNT.size)))
         return int(count)

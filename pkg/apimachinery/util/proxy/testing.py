@@ -1,4 +1,4 @@
-"""A stand-in for the streaming server of a runtime, and a client of WebSockets."""
+"""Provide a fake streaming server of a runtime, and a WebSocket client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UPGRADED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 
 @dataclass
 class FakeStreams:
-    """The runtime's side of an upgraded connection: streams by what they are for."""
+    """Represent the runtime's side of an upgraded connection, with its streams by purpose."""
 
     sock: socket.socket
     framer: spdy.Framer = field(default_factory=spdy.Framer)
@@ -28,7 +28,7 @@ class FakeStreams:
     _frames: list[spdy.Frame] = field(default_factory=list)
 
     def accept(self, count: int, of: str = "streamtype") -> list[str]:
-        """So many streams, replied to; what they are for, in order."""
+        """Accept this many streams, and return their purposes in order."""
         names: list[str] = []
         while len(names) < count:
             frame = self.next()
@@ -42,7 +42,7 @@ class FakeStreams:
         self.sock.sendall(self.framer.data_head(self.streams[name], len(data), fin) + data)
 
     def read(self, name: str) -> bytes:
-        """All that comes on a stream until it ends; nothing may come on another one."""
+        """Return all data of a stream up to its end; data on another stream is an error."""
         got = bytearray()
         while True:
             frame = self.next()
@@ -52,7 +52,7 @@ class FakeStreams:
                 return bytes(got)
 
     def next(self) -> spdy.Frame | None:
-        """The next frame; None when the other side has closed the connection."""
+        """Return the next frame, or None when the other side has closed the connection."""
         while not self._frames:
             try:
                 data = self.sock.recv(_READ_SIZE)
@@ -65,7 +65,7 @@ class FakeStreams:
 
 
 class FakeRuntime:
-    """Upgrades each connection, as `head` and `body` say, and lets `serve` have it. A context manager."""
+    """Upgrade each connection and pass it to `serve`, or send `refusal`; a context manager."""
 
     def __init__(
         self, serve: Callable[[FakeStreams], None], protocol: str = "v4.channel.k8s.io", refusal: bytes = b""
@@ -100,7 +100,7 @@ class FakeRuntime:
                 try:
                     self._answer_one(sock)
                 except BaseException as err:
-                    # The test that reads the next request raises it.
+                    # The main thread raises it at the end of the with statement.
                     self._errors.put(err)
 
     def _answer_one(self, sock: socket.socket) -> None:
@@ -116,10 +116,13 @@ class FakeRuntime:
 
 
 class WebSocketClient:
-    """A WebSocket to a server on this machine. A context manager; `refused` is the status of a refusal."""
+    """Open a WebSocket to a server on this machine; a context manager.
+
+    `refused` is the status code of a refusal, or 0.
+    """
 
     def __init__(self, to: int | socket.socket, target: str, *subprotocols: str) -> None:
-        """`to`: a port, or a connection."""
+        """Connect; `to` is a port or a connection."""
         self.sock = to if isinstance(to, socket.socket) else socket.create_connection(("127.0.0.1", to), TIMEOUT)
         self._ws = WSConnection(ConnectionType.CLIENT)
         request = events.Request(host="127.0.0.1", target=target, subprotocols=list(subprotocols))
@@ -147,7 +150,7 @@ class WebSocketClient:
         self.send(events.BytesMessage(data=data))
 
     def messages(self) -> Iterator[bytes]:
-        """Until the server closes it; other events are passed over."""
+        """Yield the messages until the server closes the WebSocket; other events are skipped."""
         data = bytearray()
         for event in self._events:
             if isinstance(event, events.BytesMessage):
@@ -160,7 +163,7 @@ class WebSocketClient:
         return next(event for event in self._events if isinstance(event, kind))
 
     def _receive(self) -> Iterator[events.Event]:
-        """Until a close frame, or the end of the connection."""
+        """Yield events until a close frame or the end of the connection."""
         while True:
             for event in self._ws.events():
                 yield event

@@ -1,4 +1,4 @@
-"""A handler that passes a request for an upgrade on, and then the upgraded connection byte by byte.
+"""Forward a request for an upgrade, and then relay the upgraded connection.
 
 Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
 """
@@ -21,17 +21,17 @@ from pkg.golang.http.transfer import MessageBody, Source
 from pkg.golang.turn import Turn
 
 SWITCHING_PROTOCOLS = 101
-# The head of an answer, with its 1xx responses.
+# The maximum size, in bytes, of a response's head, including its 1xx responses.
 MAX_HEAD_BYTES = 64 << 10
-# What of a refusal's body is passed on.
+# At most this many bytes of an error response's body are forwarded.
 _MAX_BODY = 1 << 20
-# What would end a line of a head early.
+# These characters could end a header line early.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# Between two servers and of no meaning behind them.
-# DIVERGES (safer): the runtime is never told the Authorization of a client.
-# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: all fields are passed on,
-# and the kubelet has removed this one only if it took the client's token.
-# Why: a token that comes beside a client certificate is no business of the runtime's.
+# These headers concern only one connection, so they are not forwarded.
+# DIVERGES (safer): the kubelet never forwards a client's Authorization header to the runtime.
+# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: the Go kubelet forwards all
+# headers, and has removed this one only if the token authenticated the client.
+# Why: the runtime has no use for a token that a client sends in addition to its certificate.
 # Test: upgradeaware_test.py:test_an_upgraded_connection_is_the_clients
 _NOT_FORWARDED = {"host", "content-length", "transfer-encoding", "keep-alive", "trailer", "expect", "authorization"}
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "trailer"}
@@ -40,42 +40,42 @@ Fields = list[tuple[str, str]]
 
 
 class BackendError(Exception):
-    """The backend could not be reached, or does not speak HTTP."""
+    """Signal that the backend could not be reached, or does not speak HTTP."""
 
 
 @dataclass(slots=True)
 class Backend:
-    """A connection to a backend that has answered: upgraded if `status` is 101, else with the answer's `body`."""
+    """Hold a connection to a backend that has responded: it is upgraded if `status` is 101."""
 
     conn: http.Conn
     status: int
     reason: str = ""
     headers: http.Headers = field(default_factory=http.Headers)
     body: bytes = b""
-    """What came after the head: of an upgraded connection, the first bytes."""
+    """The data after the head: the response's body, or the first bytes of an upgraded connection."""
 
     def speaks_spdy(self) -> bool:
-        """Whether the connection was upgraded to SPDY."""
+        """Report whether the connection was upgraded to SPDY."""
         return spdy.HEADER_SPDY_31.lower() in self.headers.get(httpstream.HEADER_UPGRADE).lower()
 
     def response_head(self) -> bytes:
-        """What the client is to be told of the upgrade."""
+        """Return the head of the response to the client after an upgrade."""
         lines = [f"HTTP/1.1 {self.status} {self.reason}", *(f"{name}: {value}" for name, value in self.headers.items())]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 class UpgradeAwareHandler:
-    """Passes upgraded connections on to the URL `location`; other requests are refused."""
+    """Forward upgraded connections to the URL `location`, and refuse other requests."""
 
     def __init__(self, location: str) -> None:
         self._location = location
 
     def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
-        """Returns when the connection has ended."""
+        """Serve the request, and return when the connection has ended."""
         if not httpstream.is_upgrade_request(req):
-            # DIVERGES (fault of Go): a request without an upgrade is answered with 400.
-            # Go: pkg/kubelet/server/server.go, (*responder).Error: the answer is 500, for every error, though the
-            # handler gives it a BadRequest.
+            # DIVERGES (fault of Go): the kubelet responds with 400 to a streaming request without an upgrade.
+            # Go: pkg/kubelet/server/server.go, (*responder).Error: the response is 500 for every error, although the
+            # handler passes a BadRequest.
             # Why: the client made the mistake, and a count of server errors would blame the kubelet.
             # Test: upgradeaware_test.py:test_a_request_without_an_upgrade
             http.error(w, "Upgrade request required", 400)
@@ -101,16 +101,16 @@ class UpgradeAwareHandler:
 
 
 class _PingsLast:
-    """What a client of SPDY sends, with the pings that nothing follows behind all that the backend has to say.
+    """Forward a SPDY client's frames, but delay trailing pings until the backend has sent all its output.
 
-    A ping waits no longer than until the client sends something else: it never changes its place, which may not be
-    within another frame.
+    A ping waits only until the client sends something else, so it keeps its position among the client's frames and
+    never splits another frame.
 
-    DIVERGES (fault of Go): a ping of the client that nothing follows is passed on after all that the runtime has sent.
-    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: a ping is passed on at
-    once.
-    Why: when the command is over and its output still under way, a ping to the closed connection makes the runtime's
-    kernel throw the rest away, and kubectl ends with exit code 0.
+    DIVERGES (fault of Go): the kubelet forwards a trailing ping of the client after all output of the runtime.
+    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: the Go kubelet forwards a
+    ping at once.
+    Why: when a command has ended and its output is still in transit, a ping to the closed connection makes the
+    runtime's kernel discard the rest, and kubectl exits with code 0.
     Test: upgradeaware_test.py:test_pings_wait_until_the_runtime_has_no_more_to_say,
     relay_test.py:test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes
     """
@@ -123,7 +123,8 @@ class _PingsLast:
     def from_client(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            # Others have their turn after every so many frames: a client may send thousands of small ones at once.
+            # Other connections get their turn after a number of frames, because a client may send thousands of small
+            # ones at once.
             with self._turn:
                 before, pings, rest = self._filter.split(rest, PIECES_IN_TURN)
             if before:
@@ -134,7 +135,7 @@ class _PingsLast:
 
 
 def forwarded_headers(req: http.Request) -> Fields:
-    """What the backend is told of what the client said."""
+    """Return the client's headers that are forwarded to the backend."""
     fields = [(name, value) for name, value in req.headers.items() if name.lower() not in _NOT_FORWARDED]
     if req.remote_addr is not None:
         came_through = [value for name, value in fields if name.lower() == "x-forwarded-for"]
@@ -144,7 +145,7 @@ def forwarded_headers(req: http.Request) -> Fields:
 
 
 def pass_refusal_on(w: http.ResponseWriter, backend: Backend) -> None:
-    """Give the client the answer of a backend that did not upgrade the connection."""
+    """Forward the response of a backend that did not upgrade the connection."""
     if backend.status < 400:
         err = f"invalid upgrade response: status code {backend.status}"
         klog.error_s(None, "Proxy upgrade error", err=err)
@@ -158,9 +159,9 @@ def pass_refusal_on(w: http.ResponseWriter, backend: Backend) -> None:
 
 
 def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, str]]) -> Backend:
-    """Ask the server at `location` to upgrade a connection. Its `conn` is the caller's to close.
+    """Ask the server at `location` to upgrade a connection; raise BackendError.
 
-    Raises BackendError.
+    The caller must close the connection `conn` of the result.
     """
     try:
         url = net.split(location)
@@ -184,7 +185,10 @@ def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, st
 
 
 def _request(method: str, target: str, headers: Fields) -> bytes:
-    """Raises ValueError for what no head can hold: what the client sent is known to be right."""
+    """Return the request's head; raise ValueError if a line contains forbidden characters.
+
+    The client's headers were validated before.
+    """
     if method not in ("GET", "HEAD"):
         headers = [*headers, ("Content-Length", "0")]
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
@@ -194,7 +198,7 @@ def _request(method: str, target: str, headers: Fields) -> bytes:
 
 
 def _read_answer(conn: http.Conn) -> Backend:
-    """Raises OSError, MalformedError or BadRequest."""
+    """Read the response; raise OSError, MalformedError or BadRequest."""
     source = Source(conn)
     left = MAX_HEAD_BYTES
     while True:
@@ -208,7 +212,7 @@ def _read_answer(conn: http.Conn) -> Backend:
 
 
 def _read_head(source: Source, limit: int) -> bytes:
-    """Raises OSError, or BadRequest for a head that is longer, or not complete."""
+    """Read one head; raise OSError, or BadRequest if it is too long or incomplete."""
     searched = 0
     while (end := HEAD_END.search(source.received, max(searched - 2, 0), limit)) is None:
         searched = len(source.received)
@@ -222,7 +226,7 @@ def _read_head(source: Source, limit: int) -> bytes:
 
 
 def _read_body(head: ResponseHead, source: Source) -> bytes:
-    """As much as is passed on. Raises OSError or BadRequest."""
+    """Return the body up to the forwarded size; raise OSError or BadRequest."""
     if head.until_end:
         while len(source.received) < _MAX_BODY and source.more():
             pass

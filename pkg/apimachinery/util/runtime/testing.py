@@ -1,4 +1,4 @@
-"""What Python raises where Go has no counterpart: for tests of what must not leave the thread that serves all."""
+"""Provide exceptions of Python without a counterpart in Go, for tests that they do not end a shared thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ FAILURES: tuple[Exception, ...] = (
     MemoryError(),
 )
 
-# Runs a test once with each of them as `err`.
+# This decorator runs a test once for each exception, as `err`.
 failures = pytest.mark.parametrize("err", FAILURES, ids=lambda err: type(err).__name__)
 
 
 def failing_once(fn: Callable[_P, _T], err: Exception, about: str = "") -> Callable[_P, _T]:
-    """fn, but its first call raises err: with `about`, the first one that has that text in its arguments."""
+    """Return fn with a first call that raises err.
+
+    With `about`, the call that fails is the first whose arguments contain this text.
+    """
     failed: list[bool] = []
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -35,7 +38,7 @@ def failing_once(fn: Callable[_P, _T], err: Exception, about: str = "") -> Calla
 
 
 def raising(err: Exception) -> Callable[..., Any]:
-    """A function that raises err whatever it is called with."""
+    """Return a function that raises err for any arguments."""
 
     def call(*args: object, **kwargs: object) -> Any:
         raise err.with_traceback(None)

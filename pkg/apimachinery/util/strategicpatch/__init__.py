@@ -1,4 +1,4 @@
-"""Strategic merge patch: merging of JSON that knows by which key the lists of a type are merged.
+"""Make and apply strategic merge patches, which merge lists by the merge keys of their types.
 
 Go: k8s.io/apimachinery/pkg/util/strategicpatch
 """

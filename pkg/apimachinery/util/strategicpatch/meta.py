@@ -1,4 +1,4 @@
-"""How the fields of a type are merged.
+"""Find out how the fields of a type are merged.
 
 Go: k8s.io/apimachinery/pkg/util/strategicpatch/meta.go, k8s.io/apimachinery/third_party/forked/golang/json/fields.go
 """
@@ -18,7 +18,7 @@ RETAIN_KEYS_STRATEGY = "retainKeys"
 
 @dataclass(frozen=True, slots=True)
 class PatchMeta:
-    """How one field is merged, and of which struct its value or its elements are."""
+    """Describe how one field is merged; `type` is the struct of its value or of its elements."""
 
     type: type | None = None
     strategy: str = ""
@@ -30,10 +30,10 @@ _PLAIN = PatchMeta()
 
 
 def lookup(type_: type | None, key: str) -> PatchMeta:
-    """What is known of the field `key` of a struct.
+    """Return how the field `key` of a struct is merged.
 
-    A field that the types lack, and every field of type None, is merged as plain JSON. Go refuses a map or list in such
-    a field; what the kubelet patches comes from its types and has none.
+    A field that the type lacks, and every field if the type is None, is merged as plain JSON. Go refuses a map or a
+    list in such a field. The kubelet's patches are made from its types, and have no such fields.
     """
     return _fields(type_).get(key, _PLAIN) if type_ is not None else _PLAIN
 
@@ -54,7 +54,7 @@ def _meta(type_: type | None, strategies: str, merge_key: str) -> PatchMeta:
 
 
 def _struct_of(hint: Any) -> type | None:
-    """The struct in X, X | None and list[X]; None for scalars and for maps, whose keys are no fields."""
+    """Return the struct in X, X | None and list[X], or None for scalars and for maps, whose keys are not fields."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return hint
     if typing.get_origin(hint) in (list, typing.Union, types.UnionType):

@@ -1,8 +1,8 @@
-"""Making and applying strategic merge patches.
+"""Make and apply strategic merge patches.
 
 Go: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go
 
-Nothing that is passed in is changed; results share their unchanged parts with it.
+No function changes its arguments; results share unchanged parts with them.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ SET_ELEMENT_ORDER_PREFIX = "$setElementOrder"
 
 
 def create_two_way_merge_patch(original: bytes, modified: bytes, type_: type | None) -> bytes:
-    """The patch, keys sorted, that makes the JSON object `modified` of `original`.
+    """Return the patch, with sorted keys, that turns the JSON object `original` into `modified`.
 
-    `type_` is the msgspec struct that both are of; with None lists are replaced as a whole.
-    Raises mergepatch.PatchError.
+    `type_` is the msgspec struct of both objects. If it is None, lists are replaced as a whole. Raise
+    mergepatch.PatchError.
     """
     patch = create_two_way_merge_map_patch(_decode(original), _decode(modified), type_)
     return codec.encode_json(patch, sort_keys=True)
 
 
 def create_two_way_merge_map_patch(original: JSONMap, modified: JSONMap, type_: type | None) -> JSONMap:
-    """As create_two_way_merge_patch, of decoded objects."""
+    """Return the patch for decoded objects; see create_two_way_merge_patch."""
     return _diff_maps(original, modified, type_, retain_keys=False)
 
 
 def strategic_merge_patch(original: bytes, patch: bytes, type_: type | None) -> bytes:
-    """The JSON object, keys sorted, that the patch makes of `original`. Raises mergepatch.PatchError."""
+    """Return the patched JSON object with sorted keys; raise mergepatch.PatchError."""
     merged = strategic_merge_map_patch(_decode(original), _decode(patch), type_)
     return codec.encode_json(merged, sort_keys=True)
 
 
 def strategic_merge_map_patch(original: JSONMap, patch: JSONMap, type_: type | None) -> JSONMap:
-    """As strategic_merge_patch, of decoded objects."""
+    """Return the patched object for decoded objects; see strategic_merge_patch."""
     return _merge_map(original, patch, type_)
 
 
@@ -64,7 +64,7 @@ def _decode(document: bytes) -> JSONMap:
     return _expect_map(decoded)
 
 
-# Making a patch.
+# The following functions make a patch.
 
 
 def _diff_maps(original: JSONMap, modified: JSONMap, type_: type | None, retain_keys: bool) -> JSONMap:
@@ -106,9 +106,10 @@ def _diff_list_field(key: str, original: Any, modified: JSONList, patch: JSONMap
 
 
 def _diff_list_of_maps(key: str, original: JSONList, modified: JSONList, patch: JSONMap, field: meta.PatchMeta) -> None:
-    """Elements that are new or changed in the new order, then what goes, sorted by key; the new order beside it.
+    """Put the changes of a list into the patch.
 
-    Several elements may have the same key (a port in two protocols): then they are paired in their order.
+    They are the new and changed elements in their new order, then the deletions sorted by key, and the new order.
+    Several elements may have the same key (a port in two protocols). They are paired in their order.
     """
     merge_key = field.merge_key
     before = _by_merge_key(original, merge_key)
@@ -139,7 +140,7 @@ def _diff_list_of_scalars(key: str, original: JSONList, modified: JSONList, patc
         patch[f"{SET_ELEMENT_ORDER_PREFIX}/{key}"] = modified
 
 
-# Applying a patch.
+# The following functions apply a patch.
 
 
 def _merge_map(original: JSONMap, patch: JSONMap, type_: type | None) -> JSONMap:
@@ -170,16 +171,16 @@ def _merge_field(merged: JSONMap, key: str, value: Any, field: meta.PatchMeta) -
     elif isinstance(value, dict) and isinstance(before, dict):
         merged[key] = value if field.strategy == REPLACE_DIRECTIVE else _merge_map(before, value, field.type)
     elif isinstance(value, list) and isinstance(before, list):
-        # A list that takes the place of another stays as it is: what a `$patch` in it wants is not done.
+        # A list that replaces another is used unchanged; a `$patch` in its elements has no effect.
         merged[key] = _merge_list(before, value, field) if field.strategy == MERGE_DIRECTIVE else value
     elif isinstance(value, dict) and DIRECTIVE_MARKER in value:
-        merged.pop(key, None)  # nothing is there that could be deleted or replaced
+        merged.pop(key, None)  # There is nothing to delete or replace.
     else:
         merged[key] = _without_directives(value)
 
 
 def _retain_keys(original: JSONMap, patch: JSONMap) -> JSONMap:
-    """A copy of the object, with only those fields that the patch says to retain if it says so."""
+    """Return a copy of the object, reduced to the fields that the patch retains if the patch has that directive."""
     if RETAIN_KEYS_DIRECTIVE not in patch:
         return dict(original)
     retained = patch[RETAIN_KEYS_DIRECTIVE]
@@ -192,7 +193,7 @@ def _retain_keys(original: JSONMap, patch: JSONMap) -> JSONMap:
 
 
 def _parallel_lists(patch: JSONMap, prefix: str) -> dict[str, JSONList]:
-    """The lists that accompany a list of the patch, such as `$setElementOrder/env`, by the name of that list."""
+    """Return the lists that accompany a list of the patch, such as `$setElementOrder/env`, by that list's name."""
     found = {}
     for key, value in patch.items():
         if key.startswith(prefix):
@@ -206,7 +207,7 @@ def _parallel_lists(patch: JSONMap, prefix: str) -> dict[str, JSONList]:
 def _set_element_order(
     merged: JSONMap, key: str, original: Any, patch: Any, order: JSONList, field: meta.PatchMeta
 ) -> None:
-    """Bring the merged list into the order that the patch gives for it."""
+    """Sort the merged list in the order that the patch specifies."""
     elements = merged.get(key)
     if field.strategy != MERGE_DIRECTIVE or not isinstance(elements, list):
         return
@@ -217,7 +218,7 @@ def _set_element_order(
 
 
 def _validate_order(key: str, patch: JSONList, order: JSONList, merge_key: str) -> None:
-    """Refuse a patch whose elements come in another order than it says they have."""
+    """Raise PatchError if the elements of the patch are not in the order that the patch specifies."""
     mentioned = [element for element in patch if not _has_directive(element)]
     remaining = iter([_element_key(element, merge_key) for element in order])
     if order and not all(_element_key(element, merge_key) in remaining for element in mentioned):
@@ -246,7 +247,7 @@ def _merge_list(original: JSONList, patch: JSONList, field: meta.PatchMeta) -> J
 
 
 def _apply_special_elements(original: JSONList, patch: JSONList, merge_key: str) -> tuple[JSONList, JSONList]:
-    """Do what elements with `$patch` say. Returns the list as it then is and the elements left to be merged."""
+    """Apply the elements with `$patch`; return the resulting list and the elements that are still to be merged."""
     ordinary = [element for element in patch if not _has_directive(element)]
     replace = False
     for element in patch:
@@ -268,9 +269,9 @@ def _apply_special_elements(original: JSONList, patch: JSONList, merge_key: str)
 def _normalize_element_order(
     merged: JSONList, patch_order: JSONList, server_order: JSONList, merge_key: str
 ) -> JSONList:
-    """Elements that the patch orders in its order, and among them those that only the server has.
+    """Return the patch's elements in the patch's order, with the server's other elements among them.
 
-    One of the server's alone comes before the patch's next one if it did so before.
+    An element that only the server has stays before the patch's next element if it was before that element.
     """
     by_patch = _positions(patch_order, merge_key)
     by_server = _positions(server_order, merge_key)
@@ -296,11 +297,11 @@ def _positions(order: JSONList, merge_key: str) -> dict[Any, int]:
     return positions
 
 
-# Elements and directives.
+# The following functions read elements and directives.
 
 
 def _element_key(element: Any, merge_key: str) -> Any:
-    """What tells the element of a list from its other elements: its merge key, or the scalar itself."""
+    """Return what identifies an element in its list: its merge key, or the scalar itself."""
     return _merge_value(element, merge_key) if merge_key else element
 
 
@@ -322,7 +323,7 @@ def _find(elements: JSONList, merge_key: str, value: Any) -> int | None:
 
 
 def _elements_are_maps(*lists: JSONList) -> bool:
-    """Whether maps and not scalars are to be merged. Raises PatchError if the elements are of several types."""
+    """Report whether the elements are maps and not scalars; raise PatchError if they are of several types."""
     kinds = {type(element) for elements in lists for element in elements}
     if list in kinds:
         raise mergepatch.NoListOfListsError()
@@ -342,7 +343,7 @@ def _without(elements: JSONList, removed: JSONList) -> JSONList:
 
 
 def _text(value: Any) -> str:
-    """A merge key or scalar as it is sorted by, whatever its type."""
+    """Return the text by which a merge key or scalar of any type is sorted."""
     return str(value)
 
 
@@ -357,7 +358,7 @@ def _has_directive(element: Any) -> bool:
 
 
 def _without_directives(value: Any) -> Any:
-    """A value of a patch for a place that was empty: without nulls, and without what only directs a merge."""
+    """Return a value of the patch for a field that was absent, without nulls and directives."""
     if isinstance(value, dict):
         return {
             key: _without_directives(inner)

@@ -193,7 +193,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = {
         {"mergingList": names(1)},
         {"mergingList": [{"value": "x"}]},
         mergepatch.NoMergeKeyError,
-        "has no 'name'",
+        "lacks the merge key 'name'",
     ),
     "order contradicts": (
         {"mergingList": names(1, 2)},

@@ -1,8 +1,8 @@
-"""Whether names, numbers and addresses have the forms that the API allows.
+"""Check whether names, numbers and addresses have the form that the API requires.
 
 Go: k8s.io/apimachinery/pkg/util/validation, k8s.io/apimachinery/pkg/api/validate/content
 
-Each `is_…` function returns what is wrong, in words that follow the field's name; an empty list means valid.
+Each `is_…` function returns the errors, worded to follow the field's name; an empty list means valid.
 """
 
 from pkg.apimachinery.util.validation.ip import is_valid_ip_for_legacy_field

@@ -1,4 +1,4 @@
-"""IP addresses.
+"""Validate IP addresses.
 
 Go: k8s.io/apimachinery/pkg/util/validation/ip.go
 """
@@ -17,7 +17,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 def is_valid_ip_for_legacy_field(
     path: field.Path | None, value: str, strict_validation: bool, valid_old_ips: Collection[str] = ()
 ) -> field.ErrorList:
-    """An address in any form; not strict, even octets with leading zeros and IPv4 mapped into IPv6."""
+    """Validate an address; without strict_validation allow leading zeros and IPv4-mapped IPv6 addresses too."""
     return field.ErrorList() if value in valid_old_ips else _parse_ip(path, value, strict_validation)[1]
 
 

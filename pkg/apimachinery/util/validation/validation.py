@@ -1,4 +1,4 @@
-"""Names, keys, values and numbers.
+"""Validate names, keys, values and numbers.
 
 Go: k8s.io/apimachinery/pkg/util/validation/validation.go, k8s.io/apimachinery/pkg/api/validate/content
 """
@@ -14,8 +14,8 @@ LABEL_VALUE_MAX_LENGTH = 63
 _LABEL_KEY_MAX_LENGTH = 63
 _PORT_NAME_MAX_LENGTH = 15
 _MAX_ID = 2**31 - 1
-# Characters of a text whose form is looked at. A pattern takes a hundred bytes for each character of a name of many
-# labels, and no other thread runs meanwhile.
+# The maximum number of characters that is matched against a pattern. For a name of many labels a match takes a hundred
+# bytes of memory for each character, and no other thread runs meanwhile.
 MAX_MATCHED_LENGTH = 64 << 10
 
 
@@ -32,14 +32,14 @@ def inclusive_range_error(low: int, high: int) -> str:
 
 
 def regex_error(msg: str, regex: str, *examples: str) -> str:
-    """The message, with examples and the pattern, as the API server words it."""
+    """Return the message with examples and the pattern, in the words of the API server."""
     shown = "  or ".join(f"'{example}'," for example in examples)
     return f"{msg} ({f'e.g. {shown} ' if shown else ''}regex used for validation is '{regex}')"
 
 
 @dataclass(slots=True, frozen=True)
 class _Form:
-    """A pattern and what to say about what does not match it."""
+    """Hold a pattern and the error for text that does not match it."""
 
     pattern: str
     msg: str
@@ -52,7 +52,10 @@ class _Form:
         return regex_error(self.msg, self.pattern, *self.examples)
 
     def check(self, value: str, max_length: int | None = None, unit: str = "characters") -> list[str]:
-        """`unit` is only how the error calls what is always counted in bytes."""
+        """Return the errors for a value.
+
+        The length is always counted in bytes; `unit` only says what the error calls them.
+        """
         errs = []
         if max_length is not None and len(value.encode()) > max_length:
             errs.append(f"must be no more than {max_length} {unit}")
@@ -104,7 +107,7 @@ _CONFIG_MAP_KEY = _Form(
 
 
 def is_qualified_name(value: str) -> list[str]:
-    """A label or annotation key: a name, optionally after a DNS subdomain and a slash."""
+    """Validate a label or annotation key: a name, optionally preceded by a DNS subdomain and a slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         hint = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -126,7 +129,7 @@ def is_valid_label_value(value: str) -> list[str]:
 
 
 def is_dns1123_label(value: str) -> list[str]:
-    """The form of most names: pods' containers, namespaces, volumes."""
+    """Validate the form of most names, such as those of containers, namespaces and volumes."""
     errs = _DNS1123_LABEL.check(value, DNS1123_LABEL_MAX_LENGTH)
     if not _DNS1123_LABEL.matches(value) and _DNS1123_SUBDOMAIN.matches(value):
         errs[-1] = "must not contain dots"
@@ -134,7 +137,7 @@ def is_dns1123_label(value: str) -> list[str]:
 
 
 def is_dns1123_subdomain(value: str) -> list[str]:
-    """Labels joined by dots: the form of pods' and nodes' names."""
+    """Validate labels joined by dots, the form of the names of pods and nodes."""
     return _DNS1123_SUBDOMAIN.check(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
 
 
@@ -159,7 +162,7 @@ def is_valid_user_id(uid: int) -> list[str]:
 
 
 def is_valid_port_name(port: str) -> list[str]:
-    """A service name of RFC 6335, in lower case."""
+    """Validate a service name of RFC 6335 in lower case."""
     errs = []
     if len(port.encode()) > _PORT_NAME_MAX_LENGTH:
         errs.append(max_len_error(_PORT_NAME_MAX_LENGTH))
@@ -179,7 +182,7 @@ def is_http_header_name(value: str) -> list[str]:
 
 
 def is_relaxed_env_var_name(value: str) -> list[str]:
-    """What the operating system allows: printable ASCII but no equals sign."""
+    """Validate what the operating system allows: printable ASCII without an equals sign."""
     if not value:
         return ["environment variable name " + empty_error()]
     if not value.isascii() or not value.isprintable() or "=" in value:
@@ -192,7 +195,7 @@ def is_config_map_key(value: str) -> list[str]:
 
 
 def _has_ch_dir_prefix(value: str) -> list[str]:
-    """The value may become a file name."""
+    """Return the errors for a value that would be unsafe as a file name."""
     if value in (".", ".."):
         return [f"must not be '{value}'"]
     return ["must not start with '..'"] if value.startswith("..") else []

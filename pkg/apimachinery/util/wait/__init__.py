@@ -1,4 +1,4 @@
-"""Doing something again and again until told to stop, and waiting until something is so.
+"""Repeat calls until a context is done, and wait until a condition is true.
 
 Go: k8s.io/apimachinery/pkg/util/wait
 """

@@ -1,4 +1,4 @@
-"""Growing pauses between attempts.
+"""Compute growing delays between attempts.
 
 Go: k8s.io/apimachinery/pkg/util/wait/backoff.go
 """
@@ -18,21 +18,24 @@ class _Clock(Protocol):
 
 @dataclass(slots=True)
 class Backoff:
-    """Parameters of a growing pause, and its state: `step` changes duration and steps."""
+    """Hold the parameters and the state of a backoff; `step` changes duration and steps."""
 
     duration: float
-    """Seconds of the next pause."""
+    """The next delay in seconds."""
     factor: float = 0.0
-    """What each step multiplies the duration by; 0 leaves it."""
+    """Each step multiplies the duration by this factor; 0 leaves it unchanged."""
     jitter: float = 0.0
-    """The pause is longer by a random share of up to this of the duration; not accumulated."""
+    """Each delay is extended by a random share of up to this fraction of the duration.
+
+    The extensions do not accumulate.
+    """
     steps: int = 0
-    """How many more times the duration changes."""
+    """The number of further steps that change the duration."""
     cap: float = 0.0
-    """A limit on the duration, reaching which ends the steps; 0 is none."""
+    """The maximum duration. Reaching it ends the steps; 0 means no maximum."""
 
     def step(self) -> float:
-        """The seconds to wait now; prepares the next step."""
+        """Return the delay for now, in seconds, and prepare the next step."""
         duration = self.duration
         if self.steps > 0:
             self.steps -= 1
@@ -40,9 +43,9 @@ class Backoff:
         return wait.jitter(duration, self.jitter) if self.jitter > 0 else duration
 
     def delay_with_reset(self, clock: _Clock, reset_interval: float) -> Callable[[], float]:
-        """A function that gives the seconds of each pause, from the start again every `reset_interval` seconds.
+        """Return a function that returns the delays in seconds, restarting every `reset_interval` seconds.
 
-        For one thread. This backoff stays as it is.
+        Only one thread may call the function. This backoff is not changed.
         """
         current, last_start = replace(self), clock.monotonic()
 

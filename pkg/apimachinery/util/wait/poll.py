@@ -1,4 +1,4 @@
-"""Asking again at a fixed interval until the answer is yes.
+"""Check a condition at a fixed interval until it is true.
 
 Go: k8s.io/apimachinery/pkg/util/wait/poll.go
 """
@@ -17,9 +17,9 @@ def poll_until_context_cancel(
     condition: Callable[[], bool],
     clock: golang.TimerSource | None = None,
 ) -> None:
-    """Return once the condition is true; asks every `interval` seconds, and at once if `immediate`.
+    """Return once the condition is true; check it every `interval` seconds, and at once if `immediate`.
 
-    Raises ctx.err() once ctx is done, and what the condition raises.
+    Raise ctx.err() once ctx is done, and any exception of the condition.
     """
     if immediate and condition():
         return
@@ -37,7 +37,10 @@ def poll_until_context_cancel(
 def poll_until_context_timeout(
     ctx: golang.Context, interval: float, timeout: float, immediate: bool, condition: Callable[[], bool]
 ) -> None:
-    """As poll_until_context_cancel, for at most `timeout` seconds; then raises golang.DeadlineExceeded."""
+    """Return once the condition is true; raise golang.DeadlineExceeded after `timeout` seconds.
+
+    Otherwise this works like poll_until_context_cancel.
+    """
     child, cancel = golang.with_timeout(ctx, timeout)
     try:
         poll_until_context_cancel(child, interval, immediate, condition)

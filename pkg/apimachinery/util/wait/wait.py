@@ -1,4 +1,4 @@
-"""Loops that end when a context is done.
+"""Run loops that end when a context is done.
 
 Go: k8s.io/apimachinery/pkg/util/wait/wait.go, backoff.go
 """
@@ -11,19 +11,22 @@ from typing import Any
 
 from pkg import golang, klog
 
-# Seconds until it is tried again to start a thread.
+# The delay, in seconds, before another attempt to start a thread.
 _THREAD_RETRY_PERIOD = 1.0
 
 
 def jitter(duration: float, max_factor: float) -> float:
-    """A random time from `duration` up to `duration * (1 + max_factor)`; a factor not above 0 counts as 1."""
+    """Return a random time between `duration` and `duration * (1 + max_factor)`.
+
+    A factor that is not positive counts as 1.
+    """
     return duration + random.random() * (max_factor if max_factor > 0 else 1.0) * duration
 
 
 def until(
     fn: Callable[[], object], period: float, ctx: golang.Context, clock: golang.TimerSource | None = None
 ) -> None:
-    """Call fn until ctx is done, `period` seconds from the end of one call to the start of the next."""
+    """Call fn until ctx is done, with `period` seconds from the end of one call to the start of the next."""
     jitter_until(fn, period, 0.0, True, ctx, clock)
 
 
@@ -35,13 +38,13 @@ def jitter_until(
     ctx: golang.Context,
     clock: golang.TimerSource | None = None,
 ) -> None:
-    """Call fn until ctx is done; each pause is jittered if jitter_factor is above 0.
+    """Call fn until ctx is done; each delay is jittered if jitter_factor is positive.
 
-    `sliding` counts the pause from the end of fn, otherwise from its start.
+    With `sliding` the delay starts at the end of fn, and otherwise at its start.
 
-    DIVERGES (safer): an exception in fn is logged, and the loop goes on.
-    Go: k8s.io/apimachinery/pkg/util/wait/backoff.go, JitterUntilWithContext: the process logs the panic and ends.
-    Why: one broken input must not end a loop that serves every pod.
+    DIVERGES (safer): the kubelet logs an exception in a periodic function, and the loop continues.
+    Go: k8s.io/apimachinery/pkg/util/wait/backoff.go, JitterUntilWithContext: the Go kubelet logs the panic and exits.
+    Why: one bad input must not end a loop that serves every pod.
     Test: wait_test.py:test_until_survives_a_crash_and_logs_it
     """
     timer = golang.Timer(0, clock)
@@ -53,10 +56,10 @@ def jitter_until(
         try:
             fn()
         except golang.Canceled as err:
-            if ctx.err() is None:  # someone else's cancellation
+            if ctx.err() is None:  # Something other than ctx was cancelled.
                 _log_crash(err)
         except Exception as err:
-            # See above: fn is asked again after the pause.
+            # The loop calls fn again after the delay; see the docstring.
             _log_crash(err)
         if sliding:
             timer.reset(pause)
@@ -65,7 +68,7 @@ def jitter_until(
 
 
 def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> bool:
-    """Wait by the clock, or until ctx is done; returns whether it is."""
+    """Wait by the clock, or until ctx is done; report whether ctx is done."""
     timer = golang.Timer(seconds, clock)
     golang.select(ctx.done(), timer.channel)
     timer.stop()
@@ -73,7 +76,7 @@ def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None 
 
 
 def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> None:
-    """Wait by the clock; raises ctx.err() once ctx is done."""
+    """Wait by the clock; raise ctx.err() once ctx is done."""
     if sleep(ctx, seconds, clock):
         ctx.raise_if_done()
 
@@ -85,9 +88,10 @@ def go(
     name: str,
     clock: golang.TimerSource | None = None,
 ) -> golang.Thread | None:
-    """golang.go, once a second until the machine has a thread for it; None once ctx is done.
+    """Start a thread, and retry every second while the machine has no thread for it.
 
-    For threads without which others cannot go on. Nothing in Go corresponds: a goroutine can always be started.
+    Return None once ctx is done. This function is for threads on which others depend. Go has no counterpart, because a
+    goroutine can always be started.
     """
     while ctx.err() is None:
         try:

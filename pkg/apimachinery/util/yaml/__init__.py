@@ -1,4 +1,4 @@
-"""Reading of YAML and JSON the way Kubernetes reads them.
+"""Read YAML and JSON the way Kubernetes does.
 
 Go: k8s.io/apimachinery/pkg/util/yaml, sigs.k8s.io/yaml
 """

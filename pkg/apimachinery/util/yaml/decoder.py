@@ -1,10 +1,10 @@
-"""YAML or JSON documents to the dicts, lists and scalars that JSON knows, and back.
+"""Convert YAML or JSON documents to the dicts, lists and scalars of JSON, and back.
 
-Built on the parser's events and not on PyYAML's loaders: those resolve scalars differently from the Go
-library, and recurse in C, so that a deeply nested file would end the process.
+The module uses the parser's events and not PyYAML's loaders. Those resolve scalars differently from the Go library, and
+recurse in C, so a deeply nested file would crash the process.
 
-Go: k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/yaml.go,
-go.yaml.in/yaml/v2 (resolve.go, decode.go)
+Go: k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/yaml.go, go.yaml.in/yaml/v2 (resolve.go,
+decode.go)
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import yaml
 
 from pkg.golang import strconv
 
-# A stream of documents may unfold its aliases to this many values, and nest so deep.
+# The maximum number of values in a stream of documents, with aliases expanded, and the maximum nesting.
 MAX_VALUES: Final = 1_000_000
 MAX_DEPTH: Final = 200
-# Characters that may come out of a stream beside those that are written in it: the text that its aliases stand for,
-# and its tags, of which a directive may name the beginning. Here all aliases share one text, but what is made of the
-# document has it once for each: its hash, the objects in other forms, messages.
+# The maximum number of characters that aliases and tags add to the text of a stream; a directive can define the start
+# of a tag. Here all aliases of a text share it, but later uses repeat the text for each alias: the hash, conversions of
+# the object, messages.
 MAX_ALIASED_TEXT: Final = 10 << 20
-# The parser compares each such directive with all before it, and no other thread runs meanwhile.
+# The parser compares each such directive with all previous ones, and no other thread runs meanwhile.
 MAX_TAG_DIRECTIVES: Final = 100
 
 _TAG: Final = "tag:yaml.org,2002:"
 _TAG_DIRECTIVE: Final = "%TAG"
-# Not after what is surely no end of a line, in UTF-8 and in both forms of UTF-16: looked for backwards, which is fast.
+# The look-behind skips a directive after a character that cannot end a line. The patterns are for text or UTF-8, and
+# for both byte orders of UTF-16. Looking behind is fast.
 _TEXT_DIRECTIVE: Final = re.compile(r"%TAG(?<![\t -~]%TAG)")
 _BYTES_DIRECTIVES: Final = (
     re.compile(rb"%TAG(?<![\t -~]%TAG)"),
@@ -52,27 +53,27 @@ _WORDS: Final[dict[str, Any]] = {
 }
 _NUMBER_START: Final = frozenset("+-.0123456789")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-# From here on Go's encoding/json writes a float with an exponent, and so no integer is read.
+# From this value on, Go's encoding/json writes a float with an exponent, which is not read as an integer.
 _EXPONENT_FROM: Final = 1e21
-# How much of a faulty value a message quotes.
+# A message quotes at most this many characters of an invalid value.
 _QUOTED: Final = 100
 _EXCESSIVE_ALIASING: Final = "yaml: document contains excessive aliasing"
 _EXCESSIVE_TAGS: Final = "yaml: document contains too much text in tags"
 
 
 class YAMLError(ValueError):
-    """Text that is not one YAML document, or holds what JSON cannot; the message names the line."""
+    """Signal that a text is not valid YAML, or contains what JSON cannot represent; the message names the line."""
 
 
 def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = None) -> Any:
-    """The single document of `data`, None if it is empty.
+    """Return the single document of `data`, or None if it is empty.
 
-    Keys of maps become text; of equal keys the last counts, and `duplicates` gets each with its line. Raises
-    YAMLError for anything that is not YAML, for a second document, and for excessive nesting or aliasing.
+    Keys of maps become text. The last of several equal keys counts; `duplicates` receives each such key with its line.
+    Raise YAMLError for invalid YAML, for a second document, and for excessive nesting or aliasing.
 
-    DIVERGES (fault of Go): a file of several documents is refused.
-    Go: sigs.k8s.io/yaml/yaml.go, YAMLToJSON: the first document is read, and the others are dropped without a message.
-    Why: whoever puts two pods or two configurations into one file would wait in vain for the second.
+    DIVERGES (fault of Go): the kubelet refuses a file with several documents.
+    Go: sigs.k8s.io/yaml/yaml.go, YAMLToJSON: the Go kubelet reads the first document and silently drops the others.
+    Why: an operator who puts two pods or two configurations into one file would wait in vain for the second.
     Test: decoder_test.py:test_faults, kubelet/config/common_test.py:test_not_parsed
     """
     found = _compose(data, duplicates)
@@ -82,17 +83,17 @@ def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = No
 
 
 def documents(data: bytes | str) -> list[Any]:
-    """All documents of `data` but the empty ones, as to_builtins has them. Raises YAMLError."""
+    """Return all documents of `data` except empty ones; raise YAMLError as to_builtins does."""
     return _compose(data, None)
 
 
 def dump(document: Any) -> str:
-    """The document as YAML, keys sorted. Text that would be read as something else is put in quotes."""
+    """Return the document as YAML with sorted keys; text that would be read as another type is quoted."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML takes other words for booleans and numbers than the reader above."""
+    """Dump YAML with quotes where our reader, which differs from PyYAML's, would not read text."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -104,7 +105,8 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> list[Any]:
-    # As in Go, what looks like JSON and is not may still be YAML. JSON has escapes that YAML has not.
+    # As in Go, text that looks like JSON but is not valid JSON may still be YAML. JSON also has escapes that YAML
+    # lacks.
     if duplicates is None and (found := _json(data)) is not None:
         return found
     _check_directives(data)
@@ -119,17 +121,21 @@ def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> lis
 
 
 def _check_directives(data: bytes | str) -> None:
-    """Wherever a line starts, inside of text too: which of them are directives only the parser knows."""
+    """Raise YAMLError for too many tag directives.
+
+    Every line that looks like a directive counts, even within text, because only the parser knows which ones are
+    directives.
+    """
     if isinstance(data, str):
         found = sum(1 for _ in _TEXT_DIRECTIVE.finditer(data))
     else:
         found = sum(1 for each in _BYTES_DIRECTIVES for _ in each.finditer(data))
     if found > MAX_TAG_DIRECTIVES:
-        raise YAMLError(f"yaml: {_TAG_DIRECTIVE} more than {MAX_TAG_DIRECTIVES} times")
+        raise YAMLError(f"yaml: more than {MAX_TAG_DIRECTIVES} {_TAG_DIRECTIVE} directives")
 
 
 def _json(data: bytes | str) -> list[Any] | None:
-    """The document of JSON that is an object; None for what is not."""
+    """Return the document if it is a JSON object, in a list, or None otherwise."""
     if data[:_QUOTED].lstrip()[:1] not in ("{", b"{"):
         return None
     try:
@@ -141,7 +147,7 @@ def _json(data: bytes | str) -> list[Any] | None:
 
 
 def _check_size(document: Any) -> None:
-    """Hold a document of JSON to the bounds of one of YAML."""
+    """Apply the limits for YAML to a JSON document."""
     level, count, depth = [document], 1, 0
     while level := [child for value in level for child in _children(value)]:
         depth, count = depth + 1, count + len(level)
@@ -161,7 +167,7 @@ def _children(value: Any) -> Any:
 
 
 class _Anchor(NamedTuple):
-    """What an alias stands for, and how many values and characters that has, aliases unfolded."""
+    """Hold the value of an anchor, and the number of its values and characters with aliases expanded."""
 
     value: Any
     values: int
@@ -169,13 +175,14 @@ class _Anchor(NamedTuple):
 
 
 class _Composer:
-    """Builds values from the events of one stream."""
+    """Build values from the events of one stream."""
 
     def __init__(self, data: bytes | str, duplicates: list[tuple[str, int]] | None) -> None:
         self._duplicates = duplicates
         self._events: Iterator[yaml.Event] = yaml.parse(data, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, _Anchor] = {}
-        # Values and characters so far, aliases unfolded, and those of the characters that aliases stand for.
+        # The number of values and characters so far, with aliases expanded, and the number of characters that aliases
+        # add.
         self._count = self._text = self._aliased_text = 0
 
     def documents(self) -> list[Any]:
@@ -259,7 +266,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def _merged(value: Any, line: int) -> dict[str, Any]:
-    """What a `<<` key names; of several maps the first counts."""
+    """Return the map that a `<<` key refers to; for several maps the first one takes precedence."""
     merged: dict[str, Any] = {}
     for source in reversed(value) if isinstance(value, list) else [value]:
         if not isinstance(source, dict):
@@ -304,7 +311,7 @@ def _number(value: Any, event: yaml.ScalarEvent) -> Any:
 
 
 def _json_number(value: float) -> int | float:
-    """The value as Go's encoding/json writes it, without a difference between 1 and 1.0."""
+    """Return the number as Go's encoding/json writes it, which does not distinguish 1 from 1.0."""
     return int(value) if value.is_integer() and abs(value) < _EXPONENT_FROM else value
 
 
@@ -312,7 +319,10 @@ _json_decoder = msgspec.json.Decoder(float_hook=lambda text: _json_number(strcon
 
 
 def _resolve(text: str) -> Any:
-    """The value of an unquoted scalar; `text` itself if it is text. Dates and sexagesimal numbers stay text."""
+    """Return the value of an unquoted scalar, or `text` itself if it is text.
+
+    Dates and sexagesimal numbers stay text.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
@@ -329,7 +339,7 @@ def _resolve(text: str) -> Any:
 
 
 def _float(plain: str, text: str) -> Any:
-    """A number that is too large for a float is text."""
+    """Return the float, or `text` if it is not a number or too large for a float."""
     try:
         return strconv.parse_float(plain) if _FLOAT.fullmatch(plain) else text
     except strconv.NumError:

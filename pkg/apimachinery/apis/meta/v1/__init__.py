@@ -1,4 +1,4 @@
-"""Metadata that every API object carries, and the times it is written with.
+"""Define the metadata that every API object carries, and helpers for its timestamps.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1
 """
@@ -20,14 +20,15 @@ NAMESPACE_SYSTEM = "kube-system"
 
 
 def now() -> datetime.datetime:
-    """The present in UTC, cut to whole seconds as the API stores it."""
+    """Return the current time in UTC, truncated to whole seconds as in the API."""
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 def micro_time(time: datetime.datetime) -> datetime.datetime:
-    """The time to the microsecond, as events and leases store it.
+    """Return a time with microseconds, as events and leases contain it.
 
-    The API server refuses such a time without a fraction, and a fraction of zero is not written: it becomes one.
+    The API server refuses such a time without a fraction, and the encoder omits a zero fraction. A zero fraction
+    therefore becomes one microsecond.
     """
     return time.replace(microsecond=time.microsecond or 1)
 

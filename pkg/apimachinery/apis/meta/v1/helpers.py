@@ -1,4 +1,4 @@
-"""What label selectors of objects select.
+"""Turn the label selectors of API objects into selectors that match labels.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go
 """
@@ -17,7 +17,10 @@ _OPERATORS = {
 
 
 def label_selector_as_selector(selector: LabelSelector | None) -> labels.Selector:
-    """None selects nothing, one without terms everything. Raises ValueError for terms that make no sense."""
+    """Return the selector, which selects nothing for None and everything for a selector without terms.
+
+    Raise ValueError for invalid terms.
+    """
     if selector is None:
         return labels.nothing()
     requirements = [

@@ -1,4 +1,4 @@
-"""What a request to the API server can be given beside an object.
+"""Define the options of requests to the API server.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1/types.go
 """
@@ -10,18 +10,18 @@ import msgspec
 RESOURCE_VERSION_MATCH_NOT_OLDER_THAN = "NotOlderThan"
 RESOURCE_VERSION_MATCH_EXACT = "Exact"
 
-# On a bookmark: all that existed when the watch began has been sent.
+# A bookmark with this annotation says that all objects which existed at the start of the watch were sent.
 INITIAL_EVENTS_ANNOTATION_KEY = "k8s.io/initial-events-end"
 
 
 class GetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Options of get. A resource version of "0" allows any version that the server has at hand."""
+    """Hold the options of get; the resource version "0" allows any version that the server has in memory."""
 
     resource_version: str = ""
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Options of list and of watch."""
+    """Hold the options of list and watch."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -36,7 +36,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class CreateOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Options of create."""
+    """Hold the options of create."""
 
     dry_run: list[str] = []
     field_manager: str = ""
@@ -44,7 +44,7 @@ class CreateOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class UpdateOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Options of update."""
+    """Hold the options of update."""
 
     dry_run: list[str] = []
     field_manager: str = ""
@@ -52,7 +52,7 @@ class UpdateOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PatchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Options of patch."""
+    """Hold the options of patch."""
 
     dry_run: list[str] = []
     force: bool | None = None

@@ -1,4 +1,4 @@
-"""Validation of labels and label selectors.
+"""Validate labels and label selectors.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go
 """

@@ -1,6 +1,7 @@
-"""SPDY/3.1, as far as kubectl, kubelets and runtimes speak it: streams with headers over one connection.
+"""Implement SPDY/3.1 as far as kubectl, kubelets and runtimes use it: streams with headers over one connection.
 
-No well-kept library speaks it; it is small, so here it is, without input and output of its own.
+No well-maintained Python library implements SPDY. The protocol is small, so this package implements it, without doing
+input or output itself.
 
 Go: k8s.io/apimachinery/pkg/util/httpstream/spdy, github.com/moby/spdystream/spdy
 """

@@ -1,11 +1,11 @@
-"""The text that headers are compressed against; both sides must know it byte by byte.
+"""Define the dictionary for the compression of headers, which must be identical on both sides.
 
 Go: github.com/moby/spdystream/spdy/dictionary.go; draft 3 of the protocol has it in section 2.6.10.1
 """
 
 from __future__ import annotations
 
-# Each with its length before it; the values of headers that follow have none.
+# The length of each word precedes it. The header values that follow have no lengths.
 _WORDS = (
     "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|accept-ranges|age|"
     "allow|authorization|cache-control|connection|content-base|content-encoding|content-language|content-length|"

@@ -1,4 +1,4 @@
-"""Frames of SPDY/3.1 as bytes, and bytes as frames.
+"""Convert frames of SPDY/3.1 to bytes, and bytes to frames.
 
 Go: github.com/moby/spdystream/spdy (read.go, write.go, types.go)
 """
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 
 from pkg.apimachinery.util.httpstream.spdy.dictionary import HEADER_DICTIONARY
 
-# What the length of a frame, 24 bits of it, can say.
+# The maximum length of a frame, which its 24-bit length field can express.
 MAX_DATA = (1 << 24) - 1
-# More, compressed or not, no frame but one with data has a reason to hold.
+# The maximum size of a control frame, compressed or not. No legitimate control frame is larger.
 _MAX_CONTROL = 1 << 20
 _VERSION = 0x8003
 _FLAG_FIN = 0x01
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GO_AWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 _HEAD = struct.Struct(">II")
 _U32 = struct.Struct(">I")
-# Statuses of a reset stream.
+# These are the statuses of a reset stream.
 RST_PROTOCOL_ERROR = 1
 RST_CANCEL = 5
 
 
 class ProtocolError(OSError):
-    """What came is not SPDY/3.1; the connection is of no use any more."""
+    """Signal that the received data is not SPDY/3.1; the connection is no longer usable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SynStream:
-    """The other side opens a stream; `fin`: and sends nothing on it."""
+    """Represent a stream that the other side opens; with `fin` it sends no data on the stream."""
 
     stream_id: int
     headers: dict[str, str]
@@ -41,7 +41,7 @@ class SynStream:
 
 @dataclass(frozen=True, slots=True)
 class SynReply:
-    """The other side has accepted a stream."""
+    """Represent the other side's acceptance of a stream."""
 
     stream_id: int
     headers: dict[str, str]
@@ -50,7 +50,7 @@ class SynReply:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Some of what was sent on a stream: a large frame comes in parts. `fin`: nothing more comes on it."""
+    """Represent data of a stream; a large frame arrives in several parts, and `fin` marks the last data."""
 
     stream_id: int
     data: memoryview
@@ -59,7 +59,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class RstStream:
-    """The other side wants no more of a stream, in neither direction."""
+    """Represent the other side's abort of a stream in both directions."""
 
     stream_id: int
     status: int
@@ -72,7 +72,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class GoAway:
-    """The other side opens and takes no new streams."""
+    """Represent the other side's announcement that it opens and accepts no new streams."""
 
     last_good_stream_id: int
 
@@ -81,25 +81,27 @@ Frame = SynStream | SynReply | Data | RstStream | Ping | GoAway
 
 
 class Framer:
-    """One side of one connection; headers are compressed with what both sides remember of earlier ones.
+    """Encode and decode the frames of one side of one connection.
 
-    Used by one thread at a time. It keeps to itself what of SPDY nobody in Kubernetes uses: settings are ignored,
-    and so are flow control windows, for the Go side neither keeps to them nor announces any.
+    Only one thread at a time may use a framer. The compression of headers depends on earlier headers. Parts of SPDY
+    that Kubernetes does not use are ignored: settings, and flow control windows, which the Go side neither respects nor
+    announces.
     """
 
     def __init__(self) -> None:
         self._compress = zlib.compressobj(zdict=HEADER_DICTIONARY)
         self._decompress = zlib.decompressobj(zdict=HEADER_DICTIONARY)
         self._rest = b""
-        # Of the data frame that is coming in: whose it is, what is still missing, and whether it is the last.
+        # These fields describe the incoming data frame: its stream, its missing bytes, and whether it is the stream's
+        # last.
         self._stream_id = 0
         self._missing = 0
         self._fin = False
 
-    # ---- From frames to bytes ----
+    # The following methods turn frames into bytes.
 
     def syn_stream(self, stream_id: int, headers: Mapping[str, str], fin: bool = False) -> bytes:
-        """Open a stream; the client's have odd numbers."""
+        """Return the frame that opens a stream; the streams of a client have odd numbers."""
         return self._control(_SYN_STREAM, struct.pack(">IIBB", stream_id, 0, 0, 0) + self._header_block(headers), fin)
 
     def syn_reply(self, stream_id: int, headers: Mapping[str, str], fin: bool = False) -> bytes:
@@ -116,7 +118,7 @@ class Framer:
 
     @staticmethod
     def data_head(stream_id: int, length: int, fin: bool = False) -> bytes:
-        """What comes before so many bytes of a stream, at most MAX_DATA."""
+        """Return the header for a data frame of `length` bytes, at most MAX_DATA."""
         return _HEAD.pack(stream_id, fin << 24 | length)
 
     @staticmethod
@@ -130,10 +132,13 @@ class Framer:
                 fields += [_U32.pack(len(text)), text]
         return self._compress.compress(b"".join(fields)) + self._compress.flush(zlib.Z_SYNC_FLUSH)
 
-    # ---- From bytes to frames ----
+    # The following methods turn bytes into frames.
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with these bytes, to be used before the next call. Raises ProtocolError."""
+        """Yield the frames that these bytes complete; raise ProtocolError.
+
+        The caller must use the frames before the next call.
+        """
         view = memoryview(self._rest + data if self._rest else data)
         self._rest = b""
         while view:
@@ -177,7 +182,7 @@ class Framer:
                     return Ping(*_U32.unpack(payload))
                 case 7:  # GOAWAY
                     return GoAway(_number(payload))
-                case 8:  # HEADERS: nobody wants them, but they are part of what later headers are compressed with
+                case 8:  # HEADERS: these are not used, but the compression of later headers depends on them.
                     self._headers(payload[4:])
         except (struct.error, zlib.error, UnicodeDecodeError) as err:
             raise ProtocolError(f"SPDY control frame {kind}: {err}") from err
@@ -194,12 +199,12 @@ class Framer:
             (length,) = _U32.unpack_from(raw, position)
             position += _U32.size + length
             if position > len(raw):
-                raise ProtocolError("SPDY headers end early")
+                raise ProtocolError("SPDY headers are truncated")
             texts.append(raw[position - length : position].decode())
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def _number(payload: memoryview) -> int:
-    """The number of a stream, which the payload begins with."""
+    """Return the number of the stream at the start of the payload."""
     (word,) = _U32.unpack_from(payload)
     return int(word) & 0x7FFFFFFF

@@ -98,7 +98,7 @@ def test_headers_that_unfold_without_end_are_refused() -> None:
 def test_headers_whose_lengths_lie_are_refused() -> None:
     writer = spdy.Framer()
     block = writer._compress.compress(struct.pack(">II", 1, 1000) + b"a") + writer._compress.flush(2)
-    with pytest.raises(spdy.ProtocolError, match="end early"):
+    with pytest.raises(spdy.ProtocolError, match="truncated"):
         list(spdy.Framer().feed(struct.pack(">HHII", 0x8003, 2, 4 + len(block), 1) + block))
 
 

@@ -1,30 +1,33 @@
-"""Finds the PING frames in one direction of a SPDY connection. Go has no counterpart."""
+"""Find the PING frames in one direction of a SPDY connection.
+
+Go: none
+"""
 
 from __future__ import annotations
 
 from pkg.apimachinery.util.httpstream.spdy.framing import Framer
 
-# Bytes of a frame's head, of which the last three are the length of what follows, and of a whole PING frame.
+# The size of a frame's header, which ends with the 3-byte length of the payload, and the size of a PING frame.
 _HEAD, _PING = 8, 12
 _PING_HEAD = Framer().ping(0)[:_HEAD]
 
 
 class PingFilter:
-    """Finds the PING frames that end what has come, in a stream of frames, whatever the pieces in which its bytes come.
+    """Find the PING frames at the end of the received bytes, however the bytes are divided.
 
-    For one direction of one connection, from its first byte on. Used by one thread at a time.
+    A filter serves one direction of one connection from its first byte. Only one thread at a time may use it.
     """
 
     def __init__(self) -> None:
-        self._begun = bytearray()  # the beginning of a frame, as long as too little has come to tell what it is
-        self._left = 0  # bytes of the frame before it that have not come yet
+        self._begun = bytearray()  # The start of a frame, while too few bytes have arrived to identify the frame.
+        self._left = 0  # The bytes of the frame before `_begun` that have not arrived yet.
 
     def split(self, view: memoryview, pieces: int) -> tuple[bytes, bytes, memoryview]:
-        """What comes up to the last frame that is no PING, the PING frames behind it, and what is still to do.
+        """Split the bytes into those up to the last frame that is not a PING, the later PING frames, and the rest.
 
-        Together they are what was given, in its order: a PING that came later than a part of a frame stands behind all
-        of that frame. A frame's head is a piece, and so is what follows it: after so many pieces the rest is left for
-        the next call. The first bytes of a frame are kept until there are enough of them to tell.
+        Together the results are the input in its order, except that a PING after a part of a frame follows the whole
+        frame. A frame's header is one piece, and its payload is another; after `pieces` pieces the rest is left for the
+        next call. The first bytes of a frame are kept until they identify it.
         """
         before, pings = bytearray(), bytearray()
         while view and pieces > 0:

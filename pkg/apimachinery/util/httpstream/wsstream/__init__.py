@@ -1,4 +1,4 @@
-"""Streams over WebSockets: each message begins with the number of its stream.
+"""Carry streams over WebSockets, where each message begins with the number of its stream.
 
 Go: k8s.io/streaming/pkg/httpstream/wsstream, k8s.io/apimachinery/pkg/util/httpstream/wsstream
 """

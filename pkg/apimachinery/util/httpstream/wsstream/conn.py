@@ -1,4 +1,4 @@
-"""Which requests ask for WebSockets, and for what is spoken over them.
+"""Recognize requests for WebSockets, and the protocol inside of them.
 
 Go: k8s.io/streaming/pkg/httpstream/wsstream/conn.go
 """
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pkg.golang import http
 
 WEBSOCKET_PROTOCOL_HEADER = "Sec-WebSocket-Protocol"
-# Commands over WebSockets whose streams can be closed one by one.
+# This protocol runs commands over WebSockets, with streams that can be closed separately.
 STREAM_PROTOCOL_V5 = "v5.channel.k8s.io"
-# What SPDY's own protocols are called when SPDY travels inside of WebSockets: with this before them.
+# This prefix stands before the names of SPDY's own protocols when WebSockets carry SPDY.
 TUNNELING_PREFIX = "SPDY/3.1+"
 KUBERNETES_SUFFIX = ".k8s.io"
 
@@ -25,23 +25,23 @@ def is_websocket_request(req: http.Request) -> bool:
 
 
 def protocols(req: http.Request) -> list[str]:
-    """The subprotocols that the client speaks, the one it likes best first."""
+    """Return the subprotocols that the client supports, in its order of preference."""
     values = req.headers.get_all(WEBSOCKET_PROTOCOL_HEADER)
     return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
 def is_websocket_request_with_stream_close_protocol(req: http.Request) -> bool:
-    """Whether commands are to be run in the version in which a stream can be closed on its own."""
+    """Report whether the client requests the protocol in which a single stream can be closed."""
     return is_websocket_request(req) and STREAM_PROTOCOL_V5 in protocols(req)
 
 
 def is_websocket_request_with_tunneling_protocol(req: http.Request) -> bool:
-    """Whether the messages are to carry SPDY."""
+    """Report whether the messages are to carry SPDY."""
     return is_websocket_request(req) and bool(tunneled_protocols(req))
 
 
 def tunneled_protocols(req: http.Request) -> list[str]:
-    """What is to be spoken over the SPDY inside, without the prefix."""
+    """Return the protocols for the SPDY connection inside of the WebSocket, without the prefix."""
     return [
         name.removeprefix(TUNNELING_PREFIX)
         for name in protocols(req)

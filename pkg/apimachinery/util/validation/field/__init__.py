@@ -1,4 +1,4 @@
-"""Errors that name the field they are about, worded as the API server words them.
+"""Represent errors that name their field, in the words of the API server.
 
 Go: k8s.io/apimachinery/pkg/util/validation/field
 """

@@ -1,4 +1,4 @@
-"""One error about one field, and lists of them.
+"""Represent errors about single fields, and lists of them.
 
 Go: k8s.io/apimachinery/pkg/util/validation/field/errors.go
 """
@@ -16,7 +16,7 @@ from pkg.apimachinery.util.validation.field.path import Path
 
 
 class ErrorType(enum.Enum):
-    """What is wrong; the value is how it reads."""
+    """List the types of errors; the value is the text in the message."""
 
     NOT_FOUND = "Not found"
     REQUIRED = "Required value"
@@ -31,7 +31,7 @@ class ErrorType(enum.Enum):
         return self.value
 
 
-# As bad value: say only what is wrong.
+# As bad_value, this leaves the value out of the message.
 OMIT_VALUE = object()
 
 _WITHOUT_VALUE = {
@@ -42,7 +42,7 @@ _WITHOUT_VALUE = {
 
 
 class Error(ValueError):
-    """`field: what is wrong: "value": detail`."""
+    """Represent an error with the text `field: type: "value": detail`."""
 
     def __init__(self, type: ErrorType, field: Path | None, bad_value: Any, detail: str = "") -> None:
         self.type = type
@@ -52,11 +52,11 @@ class Error(ValueError):
         super().__init__()
 
     def __str__(self) -> str:
-        # Written when it is asked for: values and details may be long, and a manifest may have many faults.
+        # The text is built on demand, because values and details may be long and a manifest may have many errors.
         return f"{self.field}: {self.error_body()}"
 
     def error_body(self) -> str:
-        """The message without the field."""
+        """Return the message without the field."""
         parts = [str(self.type)]
         if self.type not in _WITHOUT_VALUE and self.bad_value is not OMIT_VALUE:
             parts.append(_render(self.bad_value))
@@ -66,7 +66,7 @@ class Error(ValueError):
 
 
 class ErrorList(list[Error]):
-    """What a validation found."""
+    """Hold the errors that a validation found."""
 
 
 def not_found(path: Path | None, value: Any) -> Error:
@@ -86,7 +86,7 @@ def invalid(path: Path | None, value: Any, detail: str) -> Error:
 
 
 def not_supported(path: Path | None, value: Any, valid_values: Iterable[str]) -> Error:
-    """Names the values that are supported, in the given order."""
+    """Return an error that lists the supported values in the given order."""
     supported = ", ".join(klog.quote(str(valid)) for valid in valid_values)
     return Error(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {supported}" if supported else "")
 
@@ -96,13 +96,13 @@ def forbidden(path: Path | None, detail: str) -> Error:
 
 
 def too_long(path: Path | None, value: Any, max_length: int) -> Error:
-    """The length is in bytes; the value itself is not repeated."""
+    """Return an error that omits the value; the length is in bytes."""
     detail = f"may not be more than {_count(max_length, 'byte')}" if max_length >= 0 else "value is too long"
     return Error(ErrorType.TOO_LONG, path, "<value omitted>", detail)
 
 
 def too_many(path: Path | None, actual: int, maximum: int) -> Error:
-    """A negative number is one that is not known."""
+    """Return an error; a negative number is unknown and omitted."""
     detail = f"must have at most {_count(maximum, 'item')}" if maximum >= 0 else "has too many items"
     return Error(ErrorType.TOO_MANY, path, actual if actual >= 0 else OMIT_VALUE, detail)
 

@@ -1,4 +1,4 @@
-"""The way from an object to one of its fields.
+"""Represent the path from an object to one of its fields.
 
 Go: k8s.io/apimachinery/pkg/util/validation/field/path.go
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Path:
-    """Immutable; `str` gives `spec.containers[0].name`."""
+    """Represent an immutable path such as `spec.containers[0].name`."""
 
     __slots__ = ("_text",)
 

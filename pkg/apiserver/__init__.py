@@ -1,1 +1,4 @@
-"""Parts of the API server library that the kubelet uses. Go: k8s.io/apiserver"""
+"""Provide the parts of the API server library that the kubelet uses.
+
+Go: k8s.io/apiserver
+"""

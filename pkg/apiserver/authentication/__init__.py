@@ -1,4 +1,4 @@
-"""Who asks.
+"""Authenticate requests: find out who sent them.
 
 Go: k8s.io/apiserver/pkg/authentication
 """

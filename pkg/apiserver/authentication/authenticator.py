@@ -1,8 +1,8 @@
-"""What an authenticator is.
+"""Define what an authenticator is.
 
 Go: k8s.io/apiserver/pkg/authentication/authenticator/interfaces.go
 
-Tokens are not asked for an audience: a kubelet has none, it leaves that to the API server.
+Tokens are not checked for an audience, because the kubelet has none and leaves that to the API server.
 """
 
 from __future__ import annotations
@@ -18,26 +18,32 @@ if TYPE_CHECKING:
 
 
 class AuthenticationError(Exception):
-    """Credentials were shown that are no good, or could not be judged. The text is for the log, not for the client."""
+    """Signal that credentials are invalid, or could not be checked.
+
+    The text is for the log, not for the client.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Whose credentials were shown."""
+    """Hold the user to whom the credentials belong."""
 
     user: userinfo.Info
 
 
 class Request(Protocol):
     def authenticate_request(self, request: http.Request) -> Response | None:
-        """None if the request shows no credentials of the kind. From any thread.
+        """Return the user, or None if the request carries no credentials of this authenticator's kind.
 
-        Raises AuthenticationError, and golang.ContextError when the client goes first.
+        Raise AuthenticationError, and golang.ContextError when the client disconnects first. Thread-safe.
         """
         ...
 
 
 class Token(Protocol):
     def authenticate_token(self, ctx: golang.Context, token: str) -> Response | None:
-        """None if the token is nobody's. Raises AuthenticationError, or golang.ContextError. From any thread."""
+        """Return the token's user, or None if the token is unknown; thread-safe.
+
+        Raise AuthenticationError or golang.ContextError.
+        """
         ...

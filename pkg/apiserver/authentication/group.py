@@ -1,4 +1,4 @@
-"""A group for all who are known.
+"""Add a group to all authenticated users.
 
 Go: k8s.io/apiserver/pkg/authentication/group/authenticated_group_adder.go
 """
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class AuthenticatedGroupAdder:
-    """Puts users into system:authenticated, but for the anonymous one and who is in it, or in its opposite, already."""
+    """Add users to system:authenticated.
+
+    Exceptions are the anonymous user, and users who are already in this group or in system:unauthenticated.
+    """
 
     def __init__(self, auth: authenticator.Request) -> None:
         self._auth = auth

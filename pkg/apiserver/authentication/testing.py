@@ -1,4 +1,4 @@
-"""Authenticators for tests."""
+"""Provide fake authenticators for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def response(name: str, *groups: str) -> authenticator.Response:
 
 
 class FakeRequest:
-    """Says what it was told to, whoever asks."""
+    """Return a fixed response or raise a fixed error for every request."""
 
     def __init__(self, answer: authenticator.Response | None = None, err: Exception | None = None) -> None:
         self.answer = answer
@@ -28,7 +28,10 @@ class FakeRequest:
 
 
 class FakeToken:
-    """Knows some tokens. `gate`, if there is one, holds everybody up until it is closed or the caller's ctx ends."""
+    """Authenticate a fixed set of tokens.
+
+    If `gate` is set, calls wait until the channel is closed or the caller's ctx ends.
+    """
 
     def __init__(self, users: dict[str, authenticator.Response] | None = None) -> None:
         self.users = users or {}

@@ -1,4 +1,4 @@
-"""A user, as far as it was seen who asks.
+"""Represent an authenticated user.
 
 Go: k8s.io/apiserver/pkg/authentication/user/user.go
 """
@@ -12,13 +12,13 @@ ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 
-# The entry of `extra` that tells which credential was shown.
+# This entry of `extra` says which credential was presented.
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Shared between threads and with caches: not to be changed."""
+    """Represent a user; threads and caches share the object, so it must not be changed."""
 
     name: str
     uid: str = ""

@@ -1,4 +1,4 @@
-"""What somebody may do.
+"""Authorize requests: decide whether a user may do something.
 
 Go: k8s.io/apiserver/pkg/authorization
 """

@@ -1,4 +1,4 @@
-"""What an authorizer is, and what it is asked.
+"""Define what an authorizer is, and the attributes of a request.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go
 """
@@ -20,12 +20,18 @@ class Decision(enum.IntEnum):
 
 
 class AuthorizationError(Exception):
-    """It could not be found out. The text is for the log, not for the client."""
+    """Signal that no decision could be made.
+
+    The text is for the log, not for the client.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Who wants to do what. Go: AttributesRecord"""
+    """Describe who wants to do what.
+
+    Go: AttributesRecord
+    """
 
     user: userinfo.Info
     verb: str
@@ -41,5 +47,5 @@ class Attributes:
 
 class Authorizer(Protocol):
     def authorize(self, ctx: golang.Context, attributes: Attributes) -> tuple[Decision, str]:
-        """The decision and its reason. Raises AuthorizationError. From any thread."""
+        """Return the decision and its reason; raise AuthorizationError. Thread-safe."""
         ...

@@ -1,1 +1,4 @@
-"""Go: k8s.io/apiserver/pkg/endpoints"""
+"""Provide helpers for HTTP endpoints.
+
+Go: k8s.io/apiserver/pkg/endpoints
+"""

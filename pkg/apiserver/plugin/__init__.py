@@ -1,4 +1,4 @@
-"""Ways to ask somebody else who a token stands for and what a user may do.
+"""Authenticate tokens and authorize users with the help of another server.
 
 Go: k8s.io/apiserver/plugin/pkg
 """

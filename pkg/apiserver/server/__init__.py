@@ -1,1 +1,4 @@
-"""Serving over HTTP. Go: k8s.io/apiserver/pkg/server"""
+"""Serve pages and health checks over HTTP.
+
+Go: k8s.io/apiserver/pkg/server
+"""

@@ -1,4 +1,4 @@
-"""What /flagz and /statusz have in common: a page as text or as an object.
+"""Serve a page as text or as an object, as /flagz and /statusz do.
 
 Go: k8s.io/apiserver/pkg/server/flagz/flagz.go (handleFlagz), k8s.io/apiserver/pkg/server/statusz/statusz.go
 (handleStatusz)
@@ -28,12 +28,15 @@ _DELIMITERS = (":", ": ", "=", " ")
 
 
 def delimiter() -> str:
-    """One of several by chance, so that no program comes to rely on the text."""
+    """Return a random delimiter, so that no program comes to depend on the text."""
     return random.choice(_DELIMITERS)
 
 
 def handler(component: str, page: str, text: Callable[[], str], fields: Callable[[], dict[str, Any]]) -> http.Handler:
-    """Serves the text, or the fields as an object of the page's kind if the Accept header names it in full."""
+    """Return a handler for the page.
+
+    It serves the text, or the fields as an object of the page's kind if the Accept header names that in full.
+    """
     kind = page.capitalize()
     kinds = [negotiation.GroupVersionKind(GROUP, version, kind) for version in _VERSIONS]
 

@@ -1,1 +1,4 @@
-"""Go: k8s.io/apiserver/pkg/util"""
+"""Provide utilities of the API server library.
+
+Go: k8s.io/apiserver/pkg/util
+"""

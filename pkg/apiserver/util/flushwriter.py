@@ -1,4 +1,4 @@
-"""A response whose reader does not wait for more to come.
+"""Flush a response after each write.
 
 Go: k8s.io/apiserver/pkg/util/flushwriter/writer.go
 """
@@ -9,18 +9,18 @@ from pkg.golang import http
 
 
 class FlushWriter:
-    """Sends what is written at once."""
+    """Send all written data at once."""
 
     def __init__(self, writer: http.ResponseWriter) -> None:
         self._writer = writer
 
     def write(self, data: bytes, /) -> int:
-        """Raises http.ClientGone."""
+        """Write and flush the data; raise http.ClientGone."""
         self._writer.write(data)
         self._writer.flush()
         return len(data)
 
 
 def wrap(writer: http.ResponseWriter) -> FlushWriter:
-    """The same response, for code that writes a stream."""
+    """Return a writer for a stream over this response."""
     return FlushWriter(writer)

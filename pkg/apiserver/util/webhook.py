@@ -1,4 +1,4 @@
-"""Asking somebody else, again if the answer is likely to be better next time.
+"""Call another server, and retry after temporary errors.
 
 Go: k8s.io/apiserver/pkg/util/webhook/webhook.go
 """
@@ -19,18 +19,21 @@ from pkg.apimachinery.util.net import util as utilnet
 
 T = TypeVar("T")
 
-# All that a request to the API server raises.
+# All exceptions that a request to the API server raises.
 REQUEST_ERRORS = (apierrors.StatusError, OSError, golang.ContextError, codec.DecodeError)
 
-# The code of a request that got no answer.
+# The code of a request without a response.
 _NO_ANSWER = "<error>"
 
-# Is told the status code of the answer and the seconds it took.
+# The function receives the status code of the response and the duration in seconds.
 RecordRequest = Callable[[str, float], None]
 
 
 def default_should_retry(err: Exception) -> bool:
-    """Whether the fault may pass: the connection was cut, or the server has trouble or says when to come back."""
+    """Report whether the error may be temporary.
+
+    The connection was reset, the server has a problem, or it says when to retry.
+    """
     return (
         utilnet.is_connection_reset(err)
         or apierrors.is_internal_error(err)
@@ -46,21 +49,21 @@ def with_exponential_backoff(
     webhook_fn: Callable[[], T],
     should_retry: Callable[[Exception], bool] = default_should_retry,
 ) -> T:
-    """What webhook_fn returns, after at most as many attempts as the backoff has steps.
+    """Return the result of webhook_fn, after at most as many attempts as the backoff has steps.
 
-    Raises what the last attempt raised: also when ctx ends in between.
+    Raise the exception of the last attempt, also when ctx ends between two attempts.
     """
     backoff = dataclasses.replace(retry_backoff)
     while True:
         try:
             return webhook_fn()
-        except Exception as err:  # not handled here: the caller gets it unless another attempt comes first
+        except Exception as err:  # The exception is raised to the caller, unless another attempt follows.
             if not should_retry(err) or backoff.steps <= 1 or ctx.wait(backoff.step()):
                 raise
 
 
 def timed(create: Callable[[], T], record_request: RecordRequest) -> T:
-    """What it returns or raises, recorded."""
+    """Call create, and record the status code and the duration."""
     started = time.monotonic()
     code = _NO_ANSWER
     try:

@@ -1,4 +1,4 @@
-"""Puts authenticators together.
+"""Combine authenticators.
 
 Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory
 """

@@ -1,4 +1,4 @@
-"""Certificates and anonymous users are judged here, tokens by the API server.
+"""Check certificates and anonymous users locally, and let the API server check tokens.
 
 Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go
 """
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.golang import x509 as golangx509
 
-# What only some ways of authentication need is imported where they are put together: every kubelet comes through here.
+# Modules that only some authentication methods need are imported lazily, because every kubelet imports this module.
 
 
 @dataclass(frozen=True, slots=True)
 class DelegatingAuthenticatorConfig:
-    """What is None is not asked."""
+    """Describe which authentication methods to use; a method whose setting is None is not used."""
 
     webhook_retry_backoff: wait.Backoff
     anonymous: bool = False
     token_access_review_client: kubernetes.AuthenticationV1 | None = None
-    # Seconds for which the answer about a token holds.
+    # The time, in seconds, for which the result of a token review stays valid.
     cache_ttl: float = 0.0
     verify_options: Callable[[], golangx509.VerifyOptions | None] | None = None
 
     def new(self) -> authenticator.Request:
-        """Raises ValueError if nobody at all could be authenticated."""
+        """Return the combined authenticator; raise ValueError if no method is configured."""
         authenticators: list[authenticator.Request] = []
         if self.verify_options is not None:
             from pkg.apiserver.authentication.request import x509
@@ -50,7 +50,7 @@ class DelegatingAuthenticatorConfig:
         known = group.AuthenticatedGroupAdder(union.UnionAuthRequestHandler(*authenticators))
         if not self.anonymous:
             return known
-        # Who shows wrong credentials is not let in as if there were none.
+        # A client with invalid credentials is refused, and not treated as anonymous.
         return union.UnionAuthRequestHandler(known, anonymous.Authenticator(), fail_on_error=True)
 
     def _token_authenticator(self, client: kubernetes.AuthenticationV1) -> authenticator.Token:

@@ -1,4 +1,4 @@
-"""Metrics of the questions to the API server who somebody is.
+"""Define the metrics of token reviews by the API server.
 
 Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory/metrics.go
 """

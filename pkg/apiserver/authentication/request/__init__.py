@@ -1,4 +1,4 @@
-"""Ways to see from a request who sent it: one module for each.
+"""Provide methods to find out who sent a request, one module for each.
 
 Go: k8s.io/apiserver/pkg/authentication/request
 """

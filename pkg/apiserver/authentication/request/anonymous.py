@@ -1,4 +1,4 @@
-"""Everybody is the anonymous user.
+"""Treat every client as the anonymous user.
 
 Go: k8s.io/apiserver/pkg/authentication/request/anonymous/anonymous.go
 """

@@ -1,4 +1,4 @@
-"""A token in the Authorization header.
+"""Authenticate a request by the token in its Authorization header.
 
 Go: k8s.io/apiserver/pkg/authentication/request/bearertoken/bearertoken.go
 """
@@ -18,7 +18,7 @@ class Authenticator:
         self._auth = auth
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
-        """Takes the token out of the request once it has served, so that nobody passes it on."""
+        """Return the token's user, and remove a valid token from the request, so that no handler can forward it."""
         parts = request.headers.get("Authorization").strip().split(" ", 2)
         if len(parts) < 2 or parts[0].lower() != "bearer" or not parts[1]:
             return None

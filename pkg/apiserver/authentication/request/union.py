@@ -1,4 +1,4 @@
-"""Several authenticators, asked in order.
+"""Try several authenticators in order.
 
 Go: k8s.io/apiserver/pkg/authentication/request/union/union.go
 """
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class UnionAuthRequestHandler:
-    """The first that knows the user decides.
+    """Return the result of the first authenticator that knows the user.
 
-    fail_on_error: the first error decides too; else it counts only if nobody knows the user.
+    With fail_on_error the first error is final. Otherwise errors are raised only if no authenticator knows the user.
     """
 
     def __init__(self, *handlers: authenticator.Request, fail_on_error: bool = False) -> None:

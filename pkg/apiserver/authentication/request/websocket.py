@@ -1,4 +1,6 @@
-"""A token among the subprotocols of a WebSocket: browsers cannot send it in another header.
+"""Authenticate a request by the token among its WebSocket subprotocols.
+
+Browsers cannot send the token in another header.
 
 Go: k8s.io/apiserver/pkg/authentication/request/websocket/protocol.go
 """
@@ -23,7 +25,7 @@ class ProtocolAuthenticator:
         self._auth = auth
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
-        """Takes the token out of the request once it has served."""
+        """Return the token's user, and remove a valid token from the request."""
         if not wsstream.is_websocket_request(request):
             return None
         offered = wsstream.protocols(request)
@@ -35,7 +37,7 @@ class ProtocolAuthenticator:
         if not token:
             return None
         if not others:
-            # One must be left for the server to agree to.
+            # The server needs another subprotocol that it can accept.
             raise authenticator.AuthenticationError("missing additional subprotocol")
         response = self._auth.authenticate_token(request.ctx, token)
         if response is None:

@@ -1,4 +1,4 @@
-"""A client certificate.
+"""Authenticate a request by its client certificate.
 
 Go: k8s.io/apiserver/pkg/authentication/request/x509/x509.go
 """
@@ -36,16 +36,16 @@ CLIENT_CERTIFICATE_EXPIRATION_HISTOGRAM = metrics.new_histogram(
 )
 _register_metrics = legacyregistry.Once(CLIENT_CERTIFICATE_EXPIRATION_HISTOGRAM)
 
-# Bytes of a certificate that nobody vouches for, up to which its extensions are decoded: a list of names takes far more
-# memory and time than its bytes.
+# The maximum size, in bytes, of an untrusted certificate whose extensions are decoded. Decoding a list of names takes
+# far more memory and time than its size suggests.
 MAX_IDENTIFIED_BYTES = 4 << 10
 
-# The element of a subject that is the user's UID.
+# The attribute of a subject that holds the user's UID.
 _UID_OID = "1.3.6.1.4.1.57683.2"
 
 
 class Authenticator:
-    """Users are the common names of certificates that the present options accept."""
+    """Authenticate users by the common names of certificates that the current options accept."""
 
     def __init__(self, verify_options: Callable[[], golangx509.VerifyOptions | None]) -> None:
         _register_metrics()
@@ -77,11 +77,11 @@ def _authenticate(certificates: list[bytes], options: golangx509.VerifyOptions) 
 
 
 def certificate_identifier(cert: x509.Certificate) -> str:
-    """How the log tells certificates apart.
+    """Return the text by which the log identifies a certificate.
 
-    DIVERGES (safer): the log tells only the serial number of a certificate with more bytes than MAX_IDENTIFIED_BYTES.
-    Go: k8s.io/apiserver/pkg/authentication/request/x509/x509.go, certificateIdentifier: has no bound.
-    Why: a client without credentials could have Python decode long lists of names.
+    DIVERGES (safer): the log shows only the serial number of a certificate with more bytes than MAX_IDENTIFIED_BYTES.
+    Go: k8s.io/apiserver/pkg/authentication/request/x509/x509.go, certificateIdentifier: the Go kubelet has no bound.
+    Why: a client without credentials could make Python decode long lists of names.
     Test: x509_test.py:test_certificate_identifier_of_a_large_one
     """
     from cryptography import x509
@@ -101,11 +101,14 @@ def _hex(data: bytes) -> str:
 
 
 def common_name_user_conversion(cert: x509.Certificate) -> authenticator.Response | None:
-    """The user of a certificate: its common name, in the groups that its organizations are. None without a name."""
+    """Return the user of a certificate, or None without a common name.
+
+    The user's name is the common name, and the groups are the organizations.
+    """
     from cryptography.hazmat.primitives import serialization
     from cryptography.x509.oid import NameOID
 
-    # The last one counts, as in Go's pkix.Name.
+    # The last common name counts, as in Go's pkix.Name.
     names = _attributes(cert, NameOID.COMMON_NAME.dotted_string)
     if not names or not names[-1]:
         return None

@@ -1,4 +1,4 @@
-"""What is made of bearer tokens.
+"""Provide what handles bearer tokens.
 
 Go: k8s.io/apiserver/pkg/authentication/token
 """

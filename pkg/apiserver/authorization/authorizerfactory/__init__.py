@@ -1,4 +1,4 @@
-"""Makes authorizers.
+"""Make authorizers.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory
 """

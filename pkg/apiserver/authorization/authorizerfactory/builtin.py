@@ -1,4 +1,4 @@
-"""Authorizers that do not look at what they are asked.
+"""Provide authorizers that do not look at the request.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/builtin.go
 """

@@ -1,4 +1,4 @@
-"""The API server decides.
+"""Let the API server decide.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/delegating.go
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class DelegatingAuthorizerConfig:
     subject_access_review_client: kubernetes.AuthorizationV1
-    # Seconds for which a decision holds.
+    # The times, in seconds, for which a positive and a negative decision stay valid.
     allow_cache_ttl: float
     deny_cache_ttl: float
     webhook_retry_backoff: wait.Backoff
 
     def new(self) -> authorizer.Authorizer:
-        # A kubelet whose authorizer allows everything does without.
+        # The imports are lazy because a kubelet that allows everything does not need these modules.
         from pkg.apiserver.authorization.authorizerfactory import metrics
         from pkg.apiserver.plugin.authorizer import webhook
 

@@ -1,4 +1,4 @@
-"""Metrics of the questions to the API server what somebody may do.
+"""Define the metrics of access reviews by the API server.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/metrics.go
 """

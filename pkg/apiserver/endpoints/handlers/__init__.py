@@ -1,1 +1,4 @@
-"""Go: k8s.io/apiserver/pkg/endpoints/handlers"""
+"""Provide helpers for HTTP handlers.
+
+Go: k8s.io/apiserver/pkg/endpoints/handlers
+"""

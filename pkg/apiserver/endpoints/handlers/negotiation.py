@@ -1,4 +1,4 @@
-"""Which of several forms of a page the client wants.
+"""Negotiate in which of several formats the client receives a page.
 
 Go: k8s.io/apiserver/pkg/endpoints/handlers/negotiation, k8s.io/apiserver/pkg/endpoints/handlers/responsewriters
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 JSON, YAML, TEXT = "application/json", "application/yaml", "text/plain"
 
-# The parameters that name the kind which the answer is to be of: group, version, kind.
+# These parameters name the kind of the response: group, version, kind.
 _KIND_PARAMETERS = ("g", "v", "as")
-# Programs with a human before them.
+# These programs show their output to users.
 _HUMAN_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -38,24 +38,24 @@ class GroupVersionKind:
 @dataclass(frozen=True, slots=True)
 class MediaType:
     name: str
-    # None for text.
+    # `convert` is None for text.
     convert: GroupVersionKind | None
 
     @property
     def in_full(self) -> str:
-        """As a client names it to get just this."""
+        """Return the media type with which a client requests exactly this format."""
         kind = self.convert
         return self.name if kind is None else f"{self.name};g={kind.group};v={kind.version};as={kind.kind}"
 
 
 class NotAcceptableError(Exception):
-    """None of what the client wants is there."""
+    """Signal that the server supports none of the media types that the client accepts."""
 
 
 def negotiate_output_media_type(accept: str, kinds: Sequence[GroupVersionKind]) -> MediaType:
-    """The form for an Accept header: text, or one of the kinds in JSON or YAML if it is named in full.
+    """Return the format for an Accept header; raise NotAcceptableError.
 
-    Raises NotAcceptableError.
+    The format is text, or JSON or YAML if the header names one of the kinds in full.
     """
     if not accept.strip():
         return MediaType(TEXT, None)
@@ -74,7 +74,7 @@ def negotiate_output_media_type(accept: str, kinds: Sequence[GroupVersionKind]) 
 
 
 def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """Media types with their parameters, the most wanted first."""
+    """Return the media types with their parameters, sorted by the client's preference."""
     clauses: list[tuple[float, str, dict[str, str]]] = []
     for clause in accept.split(","):
         name, *parameters = (part.strip() for part in clause.split(";"))
@@ -91,7 +91,7 @@ def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
 def write_structured(
     w: http.ResponseWriter, r: http.Request, media_type: MediaType, document: Mapping[str, Any]
 ) -> None:
-    """The document in JSON, indented for humans, or in YAML."""
+    """Write the document as JSON, indented for users, or as YAML."""
     if media_type.name == YAML:
         from pkg.apimachinery.util import yaml
 

@@ -1,1 +1,4 @@
-"""Go: k8s.io/apiserver/plugin/pkg/authorizer"""
+"""Provide authorizers that ask another server.
+
+Go: k8s.io/apiserver/plugin/pkg/authorizer
+"""

@@ -1,4 +1,4 @@
-"""The API server decides, by a SubjectAccessReview.
+"""Authorize requests with a SubjectAccessReview by the API server.
 
 Go: k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go
 """
@@ -15,12 +15,13 @@ from pkg.apiserver.util import webhook
 from pkg.client_go import kubernetes
 
 _MAX_CACHED_DECISIONS = 8192
-# Characters of what the client chose itself; a decision about more is not kept, it may be meant to fill the memory.
+# The limit, in characters, for the attributes that the client chose. The decision about longer ones is not cached,
+# because such a request may be meant to fill the memory.
 _MAX_CONTROLLED_ATTR_CACHE_SIZE = 10000
 
 
 class WebhookAuthorizer:
-    """Keeps decisions for a time, errors not. Thread-safe."""
+    """Cache decisions for a limited time, but not errors; thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Certificates that are read again when their files change.
+"""Reload certificates when their files change.
 
 Go: k8s.io/apiserver/pkg/server/dynamiccertificates
 """

@@ -1,4 +1,4 @@
-"""Authorities of clients that are read again when their file changes.
+"""Reload the certificate authorities of clients when their file changes.
 
 Go: k8s.io/apiserver/pkg/server/dynamiccertificates/dynamic_cafile_content.go
 """
@@ -22,15 +22,18 @@ class _CABundleAndVerifier:
 
 
 class DynamicFileCAContent:
-    """The last valid content of a file. One thread follows it, any may ask."""
+    """Hold the last valid contents of a file.
+
+    One thread follows the file; any thread may read the contents.
+    """
 
     def __init__(self, purpose: str, filename: str) -> None:
-        """Raises OSError or ValueError, naming the file, if it holds no certificate."""
+        """Load the file; raise OSError or ValueError, naming the file, if it holds no certificate."""
         if not filename:
             raise ValueError("missing filename for ca bundle")
         self.name = f"{purpose}::{filename}"
         self._filename = filename
-        self._lock = threading.Lock()  # guards _current
+        self._lock = threading.Lock()  # The lock guards _current.
         self._current = self._read()
 
     def current_ca_bundle_content(self) -> bytes:
@@ -42,7 +45,10 @@ class DynamicFileCAContent:
             return self._current.verify_options
 
     def load_ca_bundle(self) -> None:
-        """Read the file. Raises OSError or ValueError, naming it; then the last content stays."""
+        """Read the file.
+
+        Raise OSError or ValueError, naming the file, and keep the previous contents.
+        """
         if Path(self._filename).read_bytes() == self.current_ca_bundle_content():
             return
         new = self._read()
@@ -69,4 +75,4 @@ class DynamicFileCAContent:
         try:
             self.load_ca_bundle()
         except (OSError, ValueError) as err:
-            klog.error_s(err, "Failed to load the CA bundle, the last one stays in use", name=self.name)
+            klog.error_s(err, "Failed to load the CA bundle, keeping the previous one", name=self.name)

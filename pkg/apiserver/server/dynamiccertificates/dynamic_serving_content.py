@@ -1,4 +1,4 @@
-"""A certificate and key that are read again when their files change.
+"""Reload a certificate and its key when their files change.
 
 Go: k8s.io/apiserver/pkg/server/dynamiccertificates/dynamic_serving_content.go
 """
@@ -14,24 +14,28 @@ from pkg.client_go.util import certificate
 
 
 class DynamicCertKeyPairContent:
-    """The last valid pair of two files. One thread follows them, any may ask.
+    """Hold the last valid pair of two files.
 
-    While one file is new and the other still old they are no pair, and the last one stays.
+    One thread follows the files; any thread may read the pair. While only one of the files is new, they are not a pair,
+    and the previous one stays in use.
     """
 
     def __init__(self, purpose: str, cert_file: str, key_file: str) -> None:
-        """Raises OSError or ValueError, naming the files, if they hold no pair."""
+        """Load the files; raise OSError or ValueError, naming them, if they are not a pair."""
         if not cert_file or not key_file:
             raise ValueError("missing filename for serving cert")
         self.name = f"{purpose}::{cert_file}::{key_file}"
         self._cert_file = cert_file
         self._key_file = key_file
-        self._lock = threading.Lock()  # guards _current
+        self._lock = threading.Lock()  # The lock guards _current.
         self._current = certificate.load_x509_key_pair(cert_file, key_file)
         self._listeners: list[Callable[[], object]] = []
 
     def add_listener(self, enqueue: Callable[[], object]) -> None:
-        """Have enqueue called after each change of the pair, by the thread that follows the files. Before run."""
+        """Call enqueue after each change of the pair, in the thread that follows the files.
+
+        Callers must add listeners before run.
+        """
         self._listeners.append(enqueue)
 
     def current_cert_key_content(self) -> certificate.Certificate:
@@ -39,7 +43,10 @@ class DynamicCertKeyPairContent:
             return self._current
 
     def load_cert_key_pair(self) -> None:
-        """Read the files. Raises OSError or ValueError, naming them; then the last pair stays."""
+        """Read the files.
+
+        Raise OSError or ValueError, naming the files, and keep the previous pair.
+        """
         new = certificate.load_x509_key_pair(self._cert_file, self._key_file)
         with self._lock:
             old = self._current
@@ -60,4 +67,4 @@ class DynamicCertKeyPairContent:
         try:
             self.load_cert_key_pair()
         except (OSError, ValueError) as err:
-            klog.error_s(err, "Failed to load the serving certificate, the last one stays in use", name=self.name)
+            klog.error_s(err, "Failed to load the serving certificate, keeping the previous one", name=self.name)

@@ -1,4 +1,4 @@
-"""Notices that files change, whoever writes or replaces them.
+"""Notice that files change, in whatever way they are written or replaced.
 
 Go: k8s.io/apiserver/pkg/server/dynamiccertificates (watchCAFile, watchCertKeyFile)
 """
@@ -15,10 +15,10 @@ from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import inotify
 
-# Seconds after which the files are read again even if nothing was seen to happen to them.
+# The interval, in seconds, after which the files are read again even without an event.
 _CHECK_PERIOD = 60.0
 
-# A writer that is not done yet is waited for; links that are swapped come as moves.
+# An event follows when a writer closes its file. A link that is replaced causes a move.
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
     | inotify_c.InotifyConstants.IN_CLOSE_WRITE
@@ -29,27 +29,28 @@ _MASK = inotify_c.Mask(
 
 
 def follow(ctx: golang.Context, files: Sequence[str], load: Callable[[], None], what: str) -> None:
-    """Call `load` whenever something may have happened to the files, until ctx ends.
+    """Call `load` whenever the files may have changed, until ctx ends.
 
-    Their directories are watched. Go watches the files themselves, and has to start again whenever another is renamed
-    onto one of them.
+    The function watches the directories. Go watches the files themselves, and must restart whenever another file is
+    renamed onto one of them.
     """
     while ctx.err() is None:
         try:
             _watch(ctx, files, load)
-        except Exception as err:  # whatever fails, inotify or its thread, new files must come into use some time
+        # Whatever fails, such as inotify or the start of its thread, new files must take effect at some point.
+        except Exception as err:
             klog.error_s(err, f"Failed to watch {what} file, will retry later")
             _load(load)
             ctx.wait(_CHECK_PERIOD)
 
 
 def _load(load: Callable[[], None]) -> None:
-    with contain("Failed to load changed files, the last ones stay in use"):
+    with contain("Failed to load changed files, keeping the previous ones"):
         load()
 
 
 def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) -> None:
-    """Returns when ctx ends. Raises OSError if inotify fails or a directory is gone."""
+    """Watch the directories until ctx ends; raise OSError if inotify fails or a directory is removed."""
     changes: golang.Channel[None] = golang.Channel(1)
     lost: golang.Channel[None] = golang.Channel(1)
     watching = inotify.start("certificate-files-inotify")
@@ -58,7 +59,7 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
             callback = _WatchCallback(changes, lost)
             watching.add_callback(os.fsencode(directory), _MASK, callback, inotify_c.CallbackId(id(callback)))
         while True:
-            # What happened before the watch was there has no event.
+            # Changes before the start of the watch cause no events.
             _load(load)
             selected = golang.select(ctx.done(), lost, changes, timeout=_CHECK_PERIOD)
             if selected.took(ctx.done()) or selected.took(lost):
@@ -71,7 +72,7 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
 
 
 class _WatchCallback:
-    """Receives what happens in a directory, on the watch's own thread."""
+    """Receive the events of a directory, in the watch's own thread."""
 
     def __init__(self, changes: golang.Channel[None], lost: golang.Channel[None]) -> None:
         self._changes = changes

@@ -29,7 +29,7 @@ def test_a_load_that_fails_is_tried_again_with_the_next_change(tmp_path: Path, l
     cancel()
     thread.join(_WAIT)
     assert not thread.is_alive()
-    assert "Failed to load changed files, the last ones stay in use" in log.getvalue()
+    assert "Failed to load changed files, keeping the previous ones" in log.getvalue()
 
 
 def test_without_a_thread_for_inotify_the_files_are_read_all_the_same(

@@ -1,4 +1,4 @@
-"""Where the authorities of clients come from.
+"""Define what provides the certificate authorities of clients.
 
 Go: k8s.io/apiserver/pkg/server/dynamiccertificates/interfaces.go
 """
@@ -11,21 +11,24 @@ from pkg.golang import x509
 
 
 class CAContentProvider(Protocol):
-    """All methods from any thread."""
+    """Define what provides certificate authorities; thread-safe; a Go interface."""
 
     name: str
 
     def current_ca_bundle_content(self) -> bytes:
-        """The certificates as PEM data; empty if there are none."""
+        """Return the certificates as PEM data, or empty data if there are none."""
         ...
 
     def verify_options(self) -> x509.VerifyOptions | None:
-        """What certificates of clients are judged by; None if none is to be trusted."""
+        """Return how to verify the certificates of clients, or None to trust none."""
         ...
 
 
 class NoCAContent:
-    """Nobody is trusted: a union without members. Go: union_content.go, NewUnionCAContentProvider"""
+    """Trust no authority: a union without members.
+
+    Go: union_content.go, NewUnionCAContentProvider
+    """
 
     name = ""
 

@@ -1,4 +1,4 @@
-"""The page /flagz: the command line's flags and their values.
+"""Serve the page /flagz, which shows the command line's flags and their values.
 
 Go: k8s.io/apiserver/pkg/server/flagz
 """

@@ -1,4 +1,4 @@
-"""Where the page has the flags from.
+"""Read the flags for the page.
 
 Go: k8s.io/apiserver/pkg/server/flagz/flagreader.go
 """
@@ -13,15 +13,18 @@ from pkg.component_base.cli import flag as cliflag
 
 class Reader(Protocol):
     def get_flagz(self) -> dict[str, str]:
-        """Values by the flags' names, secret ones hidden."""
+        """Return the values by flag name, with secret values hidden."""
         ...
 
 
 class FlagSetReader:
-    """The flags of a command. Go: NamedFlagSetsReader"""
+    """Read the flags of a command.
+
+    Go: NamedFlagSetsReader
+    """
 
     def __init__(self, flag_set: cliflag.FlagSet, classified: Collection[str] = ()) -> None:
-        """`classified`: names of flags whose values nobody is to see."""
+        """Prepare a reader that hides the values of the `classified` flags."""
         self._flag_set = flag_set
         self._classified = frozenset(classified)
 

@@ -1,4 +1,4 @@
-"""Serves the flags.
+"""Serve the flags.
 
 Go: k8s.io/apiserver/pkg/server/flagz/flagz.go, textserializer.go
 """

@@ -1,4 +1,4 @@
-"""Is the process well? Answered over HTTP with the verdict of named checks.
+"""Report the process's health over HTTP, as determined by named checks.
 
 Go: k8s.io/apiserver/pkg/server/healthz/healthz.go
 """

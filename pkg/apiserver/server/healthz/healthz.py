@@ -1,4 +1,4 @@
-"""Checks of a program's health over HTTP.
+"""Serve health checks over HTTP.
 
 Go: k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from pkg.golang import http
 
 DEFAULT_HEALTHZ_PATH = "/healthz"
-# Seconds after which a log that does not take what is written counts as blocked.
+# The time, in seconds, after which a log that accepts no output counts as blocked.
 _LOG_BLOCKED_AFTER = 120.0
 
 
 class UnhealthyError(Exception):
-    """What a check has found."""
+    """Signal that a health check failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChecker:
-    """A check and its name. `check` raises an exception whose text says what is wrong; from any thread."""
+    """Describe a named check; `check` raises an exception that says what is wrong. It must be thread-safe."""
 
     name: str
     check: Callable[[], object]
 
 
 class _LogCheck:
-    """Fails when the log does not take what is written.
+    """Fail when the log accepts no output.
 
-    The check itself flushes. In Go a goroutine does it every minute for ever, whether anybody asks or not.
+    The check flushes the log itself. In Go a goroutine does so every minute, even without requests.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _flushing_since
+        self._lock = threading.Lock()  # The lock guards _flushing_since.
         self._flushing_since: float | None = None
 
     def __call__(self) -> None:
@@ -65,7 +65,10 @@ LOG_HEALTHZ = HealthChecker("log", _LogCheck())
 
 
 def install_handler(mux: http.ServeMux, *checks: HealthChecker) -> None:
-    """Serve all checks at /healthz and each at /healthz/NAME; without any there is one that always passes."""
+    """Serve all checks at /healthz and each at /healthz/NAME.
+
+    Without checks there is one that always passes.
+    """
     checks = checks or (PING_HEALTHZ,)
     mux.handle(DEFAULT_HEALTHZ_PATH, _handle_root_health("healthz", checks))
     for check in checks:
@@ -86,10 +89,10 @@ def _handle_root_health(name: str, checks: tuple[HealthChecker, ...]) -> http.Ha
                 continue
             try:
                 check.check()
-            except Exception as err:  # any failure of a check is the answer, not a fault of the server
+            except Exception as err:  # Any exception of a check is its result, not an error of the server.
                 failed[check.name] = str(err)
                 slis.observe_healthcheck(check.name, name, slis.ERROR)
-                # Whoever is told what exactly is wrong has to be allowed to ask for that check.
+                # The reason is shown only at the check's own path, which requires its own permission.
                 lines.append(f"[-]{check.name} failed: reason withheld\n")
             else:
                 slis.observe_healthcheck(check.name, name, slis.SUCCESS)
@@ -115,7 +118,7 @@ def _adapt_check_to_handler(check: HealthChecker) -> http.Handler:
     def handle(w: http.ResponseWriter, r: http.Request) -> None:
         try:
             check.check()
-        except Exception as err:  # as above
+        except Exception as err:  # Any exception of a check is its result.
             http.error(w, f"internal server error: {err}", 500)
             return
         w.write(b"ok")

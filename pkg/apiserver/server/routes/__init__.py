@@ -1,4 +1,4 @@
-"""Handlers that several programs serve.
+"""Provide handlers that several programs serve.
 
 Go: k8s.io/apiserver/pkg/server/routes
 """

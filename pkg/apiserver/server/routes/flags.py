@@ -1,4 +1,4 @@
-"""Flags that can be set while the program runs.
+"""Set flags while the program runs.
 
 Go: k8s.io/apiserver/pkg/server/routes/flags.go
 """
@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pkg.golang import http
 
-# DIVERGES (safer): a value of more bytes than this is answered with 413.
-# Go: k8s.io/apiserver/pkg/server/routes/flags.go, StringFlagPutHandler: has no bound.
+# DIVERGES (safer): the kubelet responds with 413 to a flag value of more bytes than this.
+# Go: k8s.io/apiserver/pkg/server/routes/flags.go, StringFlagPutHandler: the Go kubelet has no bound.
 # Why: a mebibyte in chunks of one byte would keep Python busy for seconds.
 # Test: pkg/apiserver/server/zpage_test.py:test_of_a_long_value_hardly_more_is_read_than_may_come
 MAX_VALUE_BYTES = 1 << 10
 
 
 def string_flag_put_handler(setter: Callable[[str], str]) -> http.Handler:
-    """PUT sets the flag to the body. The setter returns what to answer and raises ValueError for a wrong value."""
+    """Return a handler that sets a flag to the body of a PUT request.
+
+    The setter returns the text of the response, and raises ValueError for an invalid value.
+    """
 
     def serve(w: http.ResponseWriter, r: http.Request) -> None:
         if r.method != "PUT":

@@ -1,4 +1,4 @@
-"""The page /statusz: which program this is, how long it has been running, what else it serves.
+"""Serve the page /statusz, which shows the program's version, uptime and paths.
 
 Go: k8s.io/apiserver/pkg/server/statusz
 """

@@ -1,4 +1,4 @@
-"""What the page tells.
+"""Collect what the page shows.
 
 Go: k8s.io/apiserver/pkg/server/statusz/registry.go
 """
@@ -14,9 +14,9 @@ from pkg.component_base.metrics import processstarttime
 
 
 class Registry:
-    # DIVERGES (platform): the Go version on the page is the version of Python.
+    # DIVERGES (platform): the Go version on the page /statusz is the version of Python.
     # Go: k8s.io/apiserver/pkg/server/statusz/registry.go, (*registry).goVersion: it is the version of Go.
-    # Why: there is no Go in this process, and who reads the page wants to know what runs it.
+    # Why: this process contains no Go, and readers of the page want to know the language runtime.
     # Test: pkg/apiserver/server/zpage_test.py:test_structured
     go_version = f"{platform.python_implementation()} {platform.python_version()}"
 
@@ -27,10 +27,10 @@ class Registry:
 
     @property
     def binary_version(self) -> str:
-        """Three numbers."""
+        """Return the version as three numbers."""
         return version.GIT_VERSION.removeprefix("v").partition("-")[0]
 
     @property
     def emulation_version(self) -> str:
-        """Two numbers: the release whose behaviour this is."""
+        """Return the release whose behaviour is emulated, as two numbers."""
         return ".".join(self.binary_version.split(".")[:2])

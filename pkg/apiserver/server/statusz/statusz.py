@@ -1,4 +1,4 @@
-"""Serves the status of the program.
+"""Serve the status of the program.
 
 Go: k8s.io/apiserver/pkg/server/statusz/statusz.go, textserializer.go
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 DEFAULT_STATUSZ_PATH = "/statusz"
 
-# These serve an API, they do not help to find faults.
+# These paths serve an API and do not help with debugging.
 _NON_DEBUGGING_ENDPOINTS = {"/apis", "/api", "/openid", "/openapi", "/.well-known"}
 
 
 def install(mux: http.ServeMux, component_name: str, registry: Registry) -> None:
-    """To be called when all other paths are there, for the page lists them."""
+    """Serve the page; call this after all other paths are registered, because the page lists them."""
 
     def text() -> str:
         return _text(registry)
@@ -55,7 +55,7 @@ def _text(registry: Registry) -> str:
 
 
 def _uptime_seconds(registry: Registry) -> int:
-    # time of day: the page shows the start beside it.
+    # This needs the time of day, because the page shows the start time next to the uptime.
     return max(0, int((datetime.datetime.now(datetime.UTC) - registry.process_start_time).total_seconds()))
 
 
@@ -64,6 +64,6 @@ def uptime(seconds: int) -> str:
 
 
 def aggregate_paths(listed_paths: Iterable[str]) -> list[str]:
-    """The first part of each path, once."""
+    """Return the first segment of each path without duplicates."""
     folders = {f"/{path.split('/')[1]}" for path in listed_paths if path.strip("/")}
     return sorted(folders - _NON_DEBUGGING_ENDPOINTS)

@@ -1,4 +1,4 @@
-"""What a client says over WebSockets, said to a runtime over SPDY.
+"""Connect WebSocket clients to a runtime that speaks SPDY.
 
 Go: k8s.io/apiserver/pkg/util/proxy
 """

@@ -1,7 +1,7 @@
-"""Commands in containers over WebSockets, version 5, for a runtime that speaks SPDY.
+"""Run commands in containers over WebSockets, version 5, with a runtime that speaks SPDY.
 
-Each message of the client begins with the number of a stream, each frame of SPDY belongs to one; what the streams
-carry is the same.
+Each message of the client begins with the number of a stream, and each SPDY frame belongs to a stream. Both carry the
+same data.
 
 Go: k8s.io/apiserver/pkg/util/proxy/streamtranslator.go, k8s.io/client-go/tools/remotecommand
 """
@@ -34,18 +34,20 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE_SIGNAL = 255
 _NAMES = {STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", ERROR: "error", RESIZE: "resize"}
 _PROTOCOLS = (STREAM_PROTOCOL_V5, *(f"{version}channel.k8s.io" for version in ("v4.", "v3.", "v2.", "")))
-# Versions whose error stream carries a Status and not a line of text.
+# In these versions the error stream carries a Status, and in others a line of text.
 _WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
-# How long, in seconds, a runtime may take to accept the streams, and what it may say about the command's end.
+# The time, in seconds, for the runtime to accept the streams, and the maximum size, in bytes, of its report about the
+# command's end.
 _CREATE_TIMEOUT = 30.0
 _MAX_STATUS = 1 << 20
-# A terminal's size, and the number of a stream that is closed, each in one message.
-# DIVERGES (safer): a longer message ends the connection.
-# Go: k8s.io/streaming/pkg/httpstream/wsstream/conn.go, (*Conn).handle: takes 32 MiB.
-# Why: a client could fill the memory with messages of which a few bytes make sense.
+# The maximum size of a message with a terminal's size or with the number of a stream to close.
+# DIVERGES (safer): a longer control message on a WebSocket ends the connection.
+# Go: k8s.io/streaming/pkg/httpstream/wsstream/conn.go, (*Conn).handle: the Go kubelet accepts 32 MiB.
+# Why: a client could fill the memory with messages of which only a few bytes are meaningful.
 # Test: hostile_test.py:test_memory_does_not_grow_with_what_a_client_sends
 MAX_CONTROL_MESSAGE_BYTES = 4 << 10
-# How long, in seconds, the client may take to read that there is no command, and a command to end with its input.
+# The time, in seconds, for a client to read that the command could not start, and for a command to exit after its stdin
+# has ended.
 _LINGER = 2.0
 _READ_SIZE = 1 << 16
 _NON_ZERO_EXIT_CODE = "NonZeroExitCode"
@@ -53,14 +55,14 @@ _EXIT_CODE = "ExitCode"
 
 
 class StreamTranslatorHandler:
-    """Runs the command that the URL `location` stands for."""
+    """Run the command that the URL `location` represents."""
 
     def __init__(self, location: str, options: Options) -> None:
         self._location = location
         self._options = options
 
     def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
-        """Returns when the command has ended, or the client has gone."""
+        """Run the command, and return when it has ended or the client has disconnected."""
         websocket = WebSocket(req)
         accepted = websocket.accept(STREAM_PROTOCOL_V5)
         client, first = w.hijack()
@@ -81,14 +83,14 @@ class StreamTranslatorHandler:
 
 
 def _lowest_output(options: Options) -> int:
-    """On which stream an empty message tells the client that it is connected."""
+    """Return the stream on which an empty message tells the client that it is connected."""
     if options.stdout:
         return STDOUT
     return STDERR if options.stderr else ERROR
 
 
 def _dial(location: str) -> Backend:
-    """The runtime's connection, upgraded to SPDY. Raises BackendError."""
+    """Return a connection to the runtime, upgraded to SPDY; raise BackendError."""
     headers = [(httpstream.HEADER_CONNECTION, "Upgrade"), (httpstream.HEADER_UPGRADE, spdy.HEADER_SPDY_31)]
     headers += [(httpstream.HEADER_PROTOCOL_VERSION, name) for name in _PROTOCOLS]
     backend = dial_for_upgrade(location, "POST", headers)
@@ -102,7 +104,7 @@ def _dial(location: str) -> Backend:
 
 
 class _Session:
-    """One command: a WebSocket here, streams of SPDY there. Used by one thread."""
+    """Translate one command's streams between a WebSocket and SPDY; one thread uses it."""
 
     def __init__(self, websocket: WebSocket, client: http.Conn, backend: Backend, options: Options) -> None:
         self.relay = Relay(client, backend.conn, idle_timeout=DEFAULT_IDLE_CONNECTION_TIMEOUT)
@@ -120,27 +122,28 @@ class _Session:
             STDERR: options.stderr and not options.tty,
         }
         channels = [channel for channel, is_wanted in wanted.items() if is_wanted]
-        # The client of SPDY gives its streams odd numbers.
+        # The streams of a SPDY client have odd numbers.
         self._channels = {2 * index + 1: channel for index, channel in enumerate(channels)}
         self._streams = {channel: stream for stream, channel in self._channels.items()}
         self._unanswered = set(self._channels)
         self._to_end = {self._streams[c] for c in (ERROR, STDOUT, STDERR) if c in self._streams}
-        self._said = bytearray()  # on the error stream
-        self._channel: int | None = None  # of the message that is coming in
-        self._message = bytearray()  # what came of it, if it must be complete
+        self._said = bytearray()  # The data of the error stream so far.
+        self._channel: int | None = None  # The channel of the incoming message.
+        self._message = bytearray()  # The received part of a message that is processed only when it is complete.
         self._finished = False
-        self._cut_off = False  # the runtime has not taken all of the last frame
+        self._cut_off = False  # True if the runtime has not received all of the last frame.
 
     def open(self) -> bool:
-        """Open the streams one after the other; False if all is over already.
+        """Open the streams one after the other; return False if the command is already over.
 
-        What comes on a stream that the runtime has only just accepted, it may drop. So those that the client sends on
-        come first: when the last is accepted, they have been for a while.
+        The runtime may drop data that arrives right after it has accepted a stream. Therefore the streams on which the
+        client sends are opened first. When the last stream is accepted, they have been open for a while.
 
-        DIVERGES (fault of Go): the streams that the client sends on are opened first, and the error stream after them.
-        Go: k8s.io/client-go/tools/remotecommand/v2.go, (*streamProtocolV2).createStreams: the error stream comes first,
-        and stdin or the terminal's sizes later.
-        Why: what a quick client says on the stream that was accepted last may be lost.
+        DIVERGES (fault of Go): the kubelet opens the streams on which the client sends first, and the error stream
+        after them.
+        Go: k8s.io/client-go/tools/remotecommand/v2.go, (*streamProtocolV2).createStreams: the Go kubelet opens the
+        error stream first, and stdin or the stream of terminal sizes later.
+        Why: the first data of a fast client on the stream that was accepted last may be lost.
         Test: streamtranslator_test.py:test_terminal_sizes
         """
         conn = self._backend.conn
@@ -152,14 +155,14 @@ class _Session:
                 while stream in self._unanswered and not self._finished:
                     data = conn.recv(_READ_SIZE)
                     if not data:
-                        raise ConnectionResetError("the runtime has closed the connection")
+                        raise ConnectionResetError("the runtime closed the connection")
                     self._take_apart(data)
             conn.set_deadline(None)
         except OSError as err:
             self._finish(_internal_error(f"error creating streams: {err}"))
         return not self._finished
 
-    # ---- From the client ----
+    # The following methods handle data from the client.
 
     def _from_client(self, data: bytes) -> None:
         with self._websocket.turn:
@@ -176,7 +179,10 @@ class _Session:
                         self._client_ended()
 
     def _from_message(self, part: Part) -> None:
-        """The channel's number, then data; a closing one names the channel that it closes."""
+        """Handle a part of a message: the channel's number, then data.
+
+        A close message contains the number of the channel to close.
+        """
         data = part.data
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
@@ -200,7 +206,7 @@ class _Session:
         try:
             size = codec.json_decoder(dict[str, int]).decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
-            klog.v(4).info_s("Not a terminal size", err=str(err))
+            klog.v(4).info_s("Failed to parse the terminal size", err=str(err))
             return
         self._send(RESIZE, msgspec.json.encode({name: size.get(name, 0) for name in ("Width", "Height")}) + b"\n")
 
@@ -217,7 +223,7 @@ class _Session:
         self._send(message[0], b"", fin=True)
 
     def _send(self, channel: int, data: bytes, fin: bool = False) -> None:
-        """To the runtime, on a stream that is open in this direction."""
+        """Send data to the runtime, if the stream is open in this direction."""
         if channel not in (STDIN, RESIZE) or channel not in self._streams or not (data or fin):
             return
         stream = self._streams[channel]
@@ -225,14 +231,17 @@ class _Session:
         if fin:
             del self._streams[channel]
 
-    # ---- From the runtime ----
+    # The following methods handle data from the runtime.
 
     def _from_backend(self, data: bytes) -> None:
         with self._websocket.turn:
             self._take_apart(data)
 
     def _take_apart(self, data: bytes) -> None:
-        """Until the relay runs there is no turn for it: what is written then may wait for the other side."""
+        """Handle the frames in the data.
+
+        The caller must hold `turn` only while the relay runs. Before that, writes may block on the other side.
+        """
         try:
             for frame in self._websocket.in_turns(self._framer.feed(data)):
                 if self._finished:
@@ -270,18 +279,18 @@ class _Session:
             self._finish(_translate_status(bytes(self._said), self._with_status))
 
     def _backend_ended(self) -> None:
-        # DIVERGES (fault of Go): the client is told that the command has failed when the runtime closes the connection
-        # early.
+        # DIVERGES (fault of Go): the kubelet reports a failed command to the client if the runtime closes the
+        # connection early.
         # Go: k8s.io/client-go/tools/remotecommand/errorstream.go, watchErrorStream: an error stream that ends without a
         # message means success.
-        # Why: a client would not know that output is missing.
+        # Why: otherwise the client would not know that output is missing.
         # Test: streamtranslator_test.py:test_a_runtime_that_breaks_off_is_no_success
-        self._finish(_internal_error("the container runtime has closed the connection before the command's end"))
+        self._finish(_internal_error("the container runtime closed the connection before the command ended"))
 
-    # ---- The end ----
+    # The following methods end the session.
 
     def _finish(self, status: metav1.Status) -> None:
-        """Tell the client how the command ended, after all that it has said."""
+        """Report the command's result to the client, after all its output."""
         if self._finished:
             return
         self._finished = True
@@ -289,7 +298,7 @@ class _Session:
         self._end()
 
     def _client_ended(self) -> None:
-        """What the client said last goes on to the runtime; nothing of what the runtime says is wanted any more."""
+        """Forward the client's last data to the runtime, and discard further output of the runtime."""
         self._finished = True
         self.relay.client.end_writes()
         self.relay.backend.abandon_once_sent()
@@ -301,15 +310,16 @@ class _Session:
         self.relay.backend.abandon()
 
     def end_input(self) -> None:
-        """When the client has gone: end the stdin of a command that still runs, and wait a moment for it to end.
+        """End the stdin of a running command after the client has disconnected.
 
-        The end of the connection alone does not do it with every runtime, as with containerd 2.1.
+        Wait shortly for the command to exit. With some runtimes, such as containerd 2.1, the end of the connection
+        alone does not end stdin.
         """
         stdin = self._streams.get(STDIN)
         if stdin is None or not self._to_end or self._cut_off or self.relay.backend.waiting:
             return
         conn = self._backend.conn
-        # Whatever happens, the connection ends right after.
+        # Errors do not matter, because the connection is closed right after.
         with contextlib.suppress(OSError):
             until = time.monotonic() + _LINGER
             conn.settimeout(None)
@@ -323,7 +333,7 @@ def _status_message(status: metav1.Status) -> bytes:
 
 
 def _translate_status(said: bytes, with_status: bool) -> metav1.Status:
-    """What the client is told of how a command ended, from what the runtime says on the error stream.
+    """Translate the runtime's error stream into the status for the client.
 
     Go: errorDecoderV4, errorDecoderV2, codeExitToStatusError
     """

@@ -229,7 +229,7 @@ def test_a_runtime_that_breaks_off_is_no_success() -> None:
     with command(serve, Options(stdout=True)) as (client, _):
         *_, output, status = client.messages()
     assert output == b"\x01half of"
-    assert "before the command's end" in status_of(status)["message"]
+    assert "before the command ended" in status_of(status)["message"]
 
 
 def test_a_runtime_that_refuses() -> None:

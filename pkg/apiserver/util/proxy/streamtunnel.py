@@ -1,4 +1,4 @@
-"""SPDY inside of WebSockets: port forwarding for clients whose way lets no SPDY through.
+"""Carry SPDY inside of WebSockets, for port forwarding by clients whose proxies do not support SPDY.
 
 Go: k8s.io/apiserver/pkg/util/proxy/streamtunnel.go, k8s.io/client-go/tools/portforward/tunneling_connection.go
 """
@@ -33,13 +33,13 @@ _OF_THE_WEBSOCKET = {
 
 
 class TunnelingHandler:
-    """Takes the SPDY out of a client's WebSocket, and puts the answers of the server at `location` into it."""
+    """Unwrap the SPDY data from a client's WebSocket, and wrap the data of the server at `location`."""
 
     def __init__(self, location: str) -> None:
         self._location = location
 
     def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
-        """Returns when the connection has ended. Raises HTTPError when the request does not open a WebSocket."""
+        """Serve the connection until it ends; raise HTTPError when the request does not open a WebSocket."""
         protocols = tunneled_protocols(req)
         if not protocols:
             raise http.HTTPError(400, "unable to upgrade: no tunneling spdy protocols provided")
@@ -77,7 +77,7 @@ def _spdy_headers(req: http.Request, protocols: list[str]) -> Fields:
 
 
 class _Tunnel:
-    """What goes in at one end of the relay comes out at the other, with or without the WebSocket around it."""
+    """Relay the data, and remove or add the WebSocket framing."""
 
     def __init__(self, relay: Relay, websocket: WebSocket) -> None:
         self.relay = relay

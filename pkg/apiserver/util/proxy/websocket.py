@@ -1,4 +1,4 @@
-"""The server's side of a WebSocket, as messages in and bytes out.
+"""Implement the server's side of a WebSocket without doing input or output.
 
 Go: k8s.io/apiserver/pkg/util/proxy/websocket.go, golang.org/x/net/websocket
 """
@@ -18,7 +18,7 @@ from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS
 from pkg.golang import http
 from pkg.golang.turn import Turn
 
-# What of a head opens a WebSocket. The library reads it once more, and not as fast as pkg.golang.http does.
+# Only these headers are passed to the library, which parses them again, more slowly than pkg.golang.http.
 _OF_THE_HANDSHAKE = {
     "host",
     "connection",
@@ -29,14 +29,14 @@ _OF_THE_HANDSHAKE = {
     "sec-websocket-extensions",
 }
 MAX_HANDSHAKE_BYTES = 64 << 10
-# In seconds; the same as of the streaming servers of runtimes.
+# The time limit for idle connections, in seconds; the streaming servers of runtimes have the same.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which streams a command has."""
+    """Describe which streams a command has."""
 
     stdin: bool = False
     stdout: bool = False
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a message: large ones come in several."""
+    """Represent a part of a message; large messages arrive in several parts."""
 
     data: bytes
     finished: bool
@@ -54,27 +54,27 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the WebSocket itself has to answer."""
+    """Represent a response that the WebSocket protocol itself requires."""
 
     data: bytes
 
 
 class Closed:
-    """The client wants no more, or broke the protocol."""
+    """Signal that the client closed the WebSocket, or violated the protocol."""
 
     def __init__(self, reply: bytes) -> None:
         self.reply = reply
 
 
 class WebSocket:
-    """One client's WebSocket. Used by one thread at a time."""
+    """Represent one client's WebSocket, which one thread at a time may use."""
 
     def __init__(self, req: http.Request) -> None:
-        """Raises HTTPError when the request does not open one."""
+        """Parse the opening request; raise HTTPError when it does not open a WebSocket."""
         if req.method != "GET":
-            raise http.HTTPError(405, "a WebSocket is opened with GET")
-        if len(req.headers.get_all("Host")) != 1:  # which the server lets pass in HTTP/1.0
-            raise http.HTTPError(400, "unable to upgrade: one Host is wanted")
+            raise http.HTTPError(405, "a WebSocket must be opened with GET")
+        if len(req.headers.get_all("Host")) != 1:  # The server accepts other numbers of Host headers in HTTP/1.0.
+            raise http.HTTPError(400, "unable to upgrade: exactly one Host header is required")
         self._handshake = H11Handshake(ConnectionType.SERVER)
         fields = [
             (name.encode("latin-1"), value.encode("latin-1"))
@@ -91,21 +91,24 @@ class WebSocket:
         self._connection = Connection(ConnectionType.SERVER)
         self._closed = False
         self.turn = Turn(TURNS)
-        """To be taken around `feed` or `in_turns`, and what is done with each item: nothing there may wait."""
+        """The caller must hold this turn around `feed` or `in_turns`.
+
+        It also covers the handling of each item, which must not block.
+        """
 
     def accept(self, subprotocol: str | None) -> bytes:
-        """The answer that opens it, with one of the subprotocols that the client named."""
+        """Return the response that opens the WebSocket, with one of the client's subprotocols."""
         return self._handshake.send(events.AcceptConnection(subprotocol=subprotocol))
 
     def feed(self, data: bytes) -> Iterator[Part | Reply | Closed]:
-        """What the client's bytes mean; nothing comes after Closed."""
+        """Yield the events in the client's bytes; Closed is the last one."""
         if self._closed:
             return
         try:
             self._connection.receive_data(data)
             for event in self.in_turns(self._connection.events()):
                 if self._closed:
-                    # Who got the event before this one has closed it.
+                    # The caller closed the WebSocket while it handled the previous event.
                     return
                 match event:
                     case events.BytesMessage():
@@ -121,18 +124,18 @@ class WebSocket:
             yield self._close(err.event_hint or events.CloseConnection(code=1002))
 
     def in_turns(self, frames: Iterable[T]) -> Iterator[T]:
-        """The frames, while others have their turn after every so many."""
+        """Yield the frames, and pass the turn on after every PIECES_IN_TURN frames."""
         for count, frame in enumerate(frames, 1):
             if count % PIECES_IN_TURN == 0:
                 self.turn.pass_on()
             yield frame
 
     def message(self, data: bytes) -> bytes:
-        """One message of these bytes, empty when it has been closed."""
+        """Return a message with this data, or nothing after the WebSocket was closed."""
         return b"" if self._closed else self._connection.send(events.BytesMessage(data=data))
 
     def close(self) -> bytes:
-        """What tells the client that nothing more comes."""
+        """Return the frame that tells the client that no more data follows."""
         return b"" if self._closed else self._close(events.CloseConnection(code=1000)).reply
 
     def _close(self, event: events.Event) -> Closed:

@@ -1,4 +1,4 @@
-"""What was found out about tokens, for a while.
+"""Cache the results of token authentication.
 
 Go: k8s.io/apiserver/pkg/authentication/token/cache
 """

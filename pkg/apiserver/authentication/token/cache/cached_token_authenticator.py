@@ -1,4 +1,4 @@
-"""An authenticator of tokens that remembers for a while what another one said.
+"""Cache the results of another token authenticator for a limited time.
 
 Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go
 """
@@ -16,13 +16,13 @@ from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication.token.cache import stats
 from pkg.golang import singleflight
 
-# Seconds that a look-up has, which may be for several who ask.
+# The time limit, in seconds, for one look-up, which several requests may share.
 _SHARED_LOOKUP_TIMEOUT = 30.0
 
-# DIVERGES (safer): with more answers than these, the one that was used least recently is forgotten.
-# Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go, newWithClock: has no bound; an
-# answer is kept for its time.
-# Why: whoever may connect could fill the memory with wrong tokens.
+# DIVERGES (safer): the token cache drops the least recently used result when it has more results than this.
+# Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go, newWithClock: the Go kubelet has no
+# bound, and keeps each result for its lifetime.
+# Why: any client that may connect could fill the memory with invalid tokens.
 # Test: cached_token_authenticator_test.py:test_answer_used_least_recently_makes_way
 _MAX_ENTRIES = 32768
 
@@ -33,13 +33,15 @@ class _Record:
 
 
 class CachedTokenAuthenticator:
-    """Errors are not remembered. A lifetime of 0 seconds remembers nothing. Thread-safe.
+    """Cache results but not errors; thread-safe.
 
-    DIVERGES (safer): a look-up ends when the client that began it has gone.
+    A lifetime of 0 seconds turns the cache off.
+
+    DIVERGES (safer): a token look-up ends when the client that started it disconnects.
     Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go,
-    (*cachedTokenAuthenticator).doAuthenticateToken: the look-up goes on for up to 30 s.
-    Why: it has the thread of the connection: a client that shows wrong tokens on one connection after the other would
-    leave no threads for others.
+    (*cachedTokenAuthenticator).doAuthenticateToken: the look-up continues for up to 30 s.
+    Why: the look-up occupies the connection's thread. A client that sends invalid tokens on one connection after the
+    other would leave no threads for other clients.
     Test: cached_token_authenticator_test.py:test_client_that_goes_is_answered_no_more_and_others_are,
     cached_token_authenticator_test.py:test_connections_that_made_way_do_not_wait_for_their_tokens
     """
@@ -61,7 +63,7 @@ class CachedTokenAuthenticator:
         self._secret = secrets.token_bytes(32)
 
     def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
-        """Raises as authenticator.Token, and golang.ContextError when ctx ends first."""
+        """Return the token's user as authenticator.Token does; raise golang.ContextError when ctx ends first."""
         started = self._clock.monotonic()
         key = self._key(token)
         record = self._cache.get(key)
@@ -82,10 +84,10 @@ class CachedTokenAuthenticator:
             except golang.ContextError:
                 if ctx.err() is not None:
                     raise
-                # The client that asked first has gone; others that show the same token have not.
+                # The client that started the shared look-up has disconnected, but this client has not.
 
     def _fetch(self, ctx: golang.Context, key: bytes, token: str) -> _Record:
-        """Raises golang.ContextError when ctx has ended."""
+        """Look the token up, and store the result; raise golang.ContextError when ctx has ended."""
         if (record := self._cache.get(key)) is not None:
             return record
         limited, cancel = golang.with_timeout(ctx, _SHARED_LOOKUP_TIMEOUT)
@@ -106,5 +108,9 @@ class CachedTokenAuthenticator:
         return record
 
     def _key(self, token: str) -> bytes:
-        """Keyed with a secret of this process: tokens are not kept, and nobody can make two of them collide."""
+        """Return the cache key for a token.
+
+        The digest uses a secret of this process. The cache therefore holds no tokens, and a client cannot make two
+        tokens collide.
+        """
         return hmac.digest(self._secret, token.encode(errors="surrogateescape"), "sha256")

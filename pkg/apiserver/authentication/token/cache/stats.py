@@ -1,4 +1,4 @@
-"""Metrics of the cache.
+"""Define the metrics of the token cache.
 
 Go: k8s.io/apiserver/pkg/authentication/token/cache/stats.go
 """

@@ -1,1 +1,4 @@
-"""Go: k8s.io/apiserver/plugin/pkg/authenticator/token"""
+"""Provide token authenticators that ask another server.
+
+Go: k8s.io/apiserver/plugin/pkg/authenticator/token
+"""

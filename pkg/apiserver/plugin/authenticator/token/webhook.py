@@ -1,4 +1,4 @@
-"""The API server says whose a token is, by a TokenReview.
+"""Authenticate tokens with a TokenReview by the API server.
 
 Go: k8s.io/apiserver/plugin/pkg/authenticator/token/webhook/webhook.go
 """
@@ -15,7 +15,10 @@ from pkg.client_go import kubernetes
 
 
 class WebhookTokenAuthenticator:
-    """To be asked through a cache. Thread-safe."""
+    """Ask the API server for each token; thread-safe.
+
+    Callers should use a cache in front of it.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class WebhookTokenAuthenticator:
         try:
             answer = webhook.with_exponential_backoff(ctx, self._retry_backoff, lambda: self._create(ctx, review))
         except webhook.REQUEST_ERRORS as err:
-            # Of this the administrator must hear: the configuration is wrong or the API server is out.
+            # The administrator must know of this, because the configuration is wrong or the API server is down.
             klog.error_s(err, "Failed to make webhook authenticator request")
             raise authenticator.AuthenticationError(str(err)) from err
         status = answer.status

@@ -1,1 +1,4 @@
-"""Parts that every Kubernetes component shares. Go: k8s.io/component-base"""
+"""Provide what every Kubernetes component shares.
+
+Go: k8s.io/component-base
+"""

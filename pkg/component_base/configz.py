@@ -1,4 +1,4 @@
-"""The configurations of the running program, on the page /configz.
+"""Show the configurations of the running program on the page /configz.
 
 Go: k8s.io/component-base/configz/configz.go
 """
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIGZ_PATH = "/configz"
 
-_lock = threading.Lock()  # guards _configs and what they hold
+_lock = threading.Lock()  # The lock guards _configs and what they hold.
 _configs: dict[str, Config] = {}
 
 
 class Config:
-    """One configuration; `new` makes it."""
+    """Hold one configuration; use `new` to make it."""
 
     def __init__(self) -> None:
         self._value: Mapping[str, Any] | None = None
 
     def set(self, value: Mapping[str, Any]) -> None:
-        """Show this document. Raises ValueError if it does not say what it is."""
+        """Show this document; raise ValueError if it lacks its kind or API version."""
         if not value.get("kind"):
             raise ValueError("val must specify a kind")
         if not value.get("apiVersion"):
@@ -36,7 +36,7 @@ class Config:
 
 
 def new(name: str) -> Config:
-    """Raises ValueError if there is one of that name."""
+    """Register a configuration; raise ValueError if the name is already in use."""
     with _lock:
         if name in _configs:
             raise ValueError(f'register config "{name}" twice')

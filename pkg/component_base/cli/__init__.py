@@ -1,1 +1,4 @@
-"""Command lines. Go: k8s.io/component-base/cli"""
+"""Parse command lines.
+
+Go: k8s.io/component-base/cli
+"""

@@ -1,4 +1,4 @@
-"""Switches for features that are not, or no longer, simply part of the kubelet.
+"""Turn features on and off that are not yet, or no longer, a fixed part of the kubelet.
 
 Go: k8s.io/component-base/featuregate
 """

@@ -1,4 +1,4 @@
-"""Feature gates: named switches with a stage, a default, and dependencies on each other.
+"""Define feature gates: named switches with a stage, a default, and dependencies on each other.
 
 Go: k8s.io/component-base/featuregate/feature_gate.go
 """
@@ -17,7 +17,7 @@ ALL_BETA = "AllBeta"
 
 
 class PreRelease(StrEnum):
-    """How far a feature has come. The values are what help texts and metrics show."""
+    """List the stages of a feature; help texts and metrics show the values."""
 
     PRE_ALPHA = "PRE-ALPHA"
     ALPHA = "ALPHA"
@@ -28,7 +28,7 @@ class PreRelease(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """One gate at the version that this kubelet speaks."""
+    """Describe one gate in this kubelet's release."""
 
     default: bool
     pre_release: PreRelease
@@ -36,14 +36,14 @@ class FeatureSpec:
 
 
 class FeatureGateError(ExceptionGroup[ValueError]):
-    """All faults of one attempt to set gates. Its text joins them, as an aggregate's does in Go."""
+    """Signal all errors of one attempt to set gates; the text joins them as Go's aggregate does."""
 
     def __str__(self) -> str:
         texts = [str(err) for err in self.exceptions]
         return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
-# The group gates act on every gate of their stage that was not set by name.
+# A group gate sets every gate of its stage that was not set by name.
 _SPECIAL = {ALL_ALPHA: PreRelease.ALPHA, ALL_BETA: PreRelease.BETA}
 _GROUP_SPECS = {
     ALL_ALPHA: FeatureSpec(False, PreRelease.ALPHA),
@@ -52,9 +52,9 @@ _GROUP_SPECS = {
 
 
 class FeatureGate:
-    """The known gates and those set by flag or file.
+    """Hold the known gates, and the values set by flag or file.
 
-    `enabled` may be called from any thread without a lock: writers replace the dict as a whole.
+    Any thread may call `enabled` without a lock, because writers replace the dict as a whole.
     """
 
     def __init__(
@@ -64,22 +64,25 @@ class FeatureGate:
     ) -> None:
         self._known: dict[str, FeatureSpec] = {**_GROUP_SPECS, **(features or {})}
         self._dependencies = {name: tuple(deps) for name, deps in (dependencies or {}).items()}
-        # Serialises writers of the two dicts below.
+        # The lock serializes writers of the two dicts below.
         self._lock = threading.Lock()
         self._enabled: dict[str, bool] = {}
         self._enabled_raw: dict[str, bool] = {}
 
     def enabled(self, key: str) -> bool:
-        """Whether the feature is on. Raises KeyError for a gate that does not exist."""
+        """Report whether the feature is on; raise KeyError if the gate does not exist."""
         value = self._enabled.get(key)
         return self._known[key].default if value is None else value
 
     def set(self, value: str) -> None:
-        """Set gates from "A=true,B=false". Raises ValueError or FeatureGateError."""
+        """Set gates from "A=true,B=false"; raise ValueError or FeatureGateError."""
         self.set_from_map(parse_feature_gates(value))
 
     def set_from_map(self, gates: Mapping[str, bool]) -> None:
-        """Set gates on top of those set before. On any fault nothing changes; raises FeatureGateError."""
+        """Set gates in addition to those set before.
+
+        Raise FeatureGateError, and change nothing, if there is any error.
+        """
         with self._lock:
             raw = {**self._enabled_raw, **gates}
             enabled, errors = self._resolve(raw)
@@ -91,11 +94,11 @@ class FeatureGate:
             self._warn_outdated(gates)
 
     def validate(self) -> list[ValueError]:
-        """Faults in the gates as they are set now; empty when there is none."""
+        """Return the errors in the current values of the gates."""
         return self._resolve(self._enabled_raw)[1]
 
     def known_features(self) -> list[str]:
-        """One help line per gate that can still be switched, sorted by name."""
+        """Return one help line for each gate that can still be changed, sorted by name."""
         return [
             f"{name}=true|false ({spec.pre_release} - default={str(spec.default).lower()})"
             for name, spec in sorted(self._known.items())
@@ -103,34 +106,35 @@ class FeatureGate:
         ]
 
     def get_all(self) -> dict[str, FeatureSpec]:
-        """Every known gate with its spec."""
+        """Return every known gate with its spec."""
         return dict(self._known)
 
     def add_metrics(self) -> None:
         """Show on /metrics which gates are on."""
-        from pkg.component_base.metrics.prometheus import feature  # a gate alone needs no metrics
+        # The import is lazy because a gate alone needs no metrics.
+        from pkg.component_base.metrics.prometheus import feature
 
         for name, spec in self._known.items():
             feature.record_feature_info(name, spec.pre_release, self.enabled(name))
 
     def explicitly_set(self, key: str) -> bool:
-        """Whether the gate was set by its own name."""
+        """Report whether the gate was set by its own name."""
         return key in self._enabled_raw
 
     def deep_copy(self) -> FeatureGate:
-        """A gate that can be changed without any effect on this one."""
+        """Return a copy that can be changed without changing this gate."""
         copy = FeatureGate()
         copy._known, copy._dependencies = dict(self._known), dict(self._dependencies)
         copy._enabled, copy._enabled_raw = dict(self._enabled), dict(self._enabled_raw)
         return copy
 
     def reset(self) -> None:
-        """Forget everything that was set; for tests."""
+        """Forget all set values; this is for tests."""
         with self._lock:
             self._enabled, self._enabled_raw = {}, {}
 
     def _resolve(self, raw: Mapping[str, bool]) -> tuple[dict[str, bool], list[ValueError]]:
-        """What the gates set by name amount to, with group gates spread, and all faults."""
+        """Return the values that result from the given ones, with group gates applied, and all errors."""
         enabled: dict[str, bool] = {}
         errors: list[ValueError] = []
         for name, value in raw.items():
@@ -188,8 +192,8 @@ class FeatureGate:
 
 
 def parse_feature_gates(value: str) -> dict[str, bool]:
-    """Read "A=true,B=false". Raises ValueError naming the pair that is wrong."""
-    # Imported here: the flag package is only needed where a command line is read.
+    """Parse "A=true,B=false"; raise ValueError that names the invalid pair."""
+    # The import is lazy because only programs with a command line need the flag package.
     from pkg.component_base.cli.flag import parse_bool
 
     gates = {}

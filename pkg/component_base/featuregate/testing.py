@@ -1,4 +1,4 @@
-"""Switching a gate for the length of one test.
+"""Set a feature gate for the duration of one test.
 
 Go: k8s.io/component-base/featuregate/testing/feature_gate.go
 """
@@ -13,7 +13,7 @@ from pkg.component_base.featuregate.feature_gate import FeatureGate
 
 @contextmanager
 def set_feature_gate_during_test(gate: FeatureGate, key: str, value: bool) -> Iterator[None]:
-    """The gate has this value inside the block, whatever its stage or lock, and its old one after it."""
+    """Give the gate this value, whatever its stage or lock; later restore the old value."""
     gate.get_all()[key]
     enabled, raw = gate._enabled, gate._enabled_raw
     gate._enabled, gate._enabled_raw = {**enabled, key: value}, {**raw, key: value}

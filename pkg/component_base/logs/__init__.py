@@ -1,4 +1,4 @@
-"""Helpers around logging.
+"""Provide helpers for logging.
 
 Go: k8s.io/component-base/logs
 """

@@ -1,4 +1,4 @@
-"""Says an error once a while instead of each time it is met.
+"""Log a repeated error only now and then, and not each time it occurs.
 
 Go: k8s.io/component-base/logs/logreduction/logreduction.go
 """
@@ -11,19 +11,20 @@ from time import monotonic
 
 
 class LogReduction:
-    """Passes a message that is new for its id, or was last passed `identical_error_delay` seconds ago.
+    """Decide which messages to log; thread-safe.
 
-    Safe from any thread.
+    A message is logged if it is new for its ID, or was last logged at least `identical_error_delay` seconds ago.
     """
 
     def __init__(self, identical_error_delay: float, now: Callable[[], float] = monotonic) -> None:
         self._delay = identical_error_delay
         self._now = now
-        self._lock = threading.Lock()  # guards _printed
-        self._printed: dict[str, tuple[str, float]] = {}  # parent id → message, when passed
+        self._lock = threading.Lock()  # The lock guards _printed.
+        # This maps a parent ID to its last message and the time of logging.
+        self._printed: dict[str, tuple[str, float]] = {}
 
     def should_message_be_printed(self, message: str, parent_id: str) -> bool:
-        """Whether to log; if so, the message counts as logged now."""
+        """Report whether to log the message; if so, it counts as logged now."""
         with self._lock:
             now = self._now()
             self._forget_old_locked(now)
@@ -34,7 +35,7 @@ class LogReduction:
             return True
 
     def clear_id(self, parent_id: str) -> None:
-        """The next message of this id is passed: it has recovered, or is gone."""
+        """Let the next message of this ID be logged, because the subject has recovered or is gone."""
         with self._lock:
             self._printed.pop(parent_id, None)
 

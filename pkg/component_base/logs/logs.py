@@ -1,4 +1,4 @@
-"""Changing what is logged while the program runs.
+"""Change the log verbosity while the program runs.
 
 Go: k8s.io/component-base/logs/logs.go
 """
@@ -14,7 +14,7 @@ _DECIMAL = re.compile(r"[0-9]+")
 
 
 def glog_setter(value: str) -> str:
-    """Set the verbosity, a number; returns the sentence that says so. Raises ValueError."""
+    """Set the verbosity to a number, and return a message that confirms it; raise ValueError."""
     if not _DECIMAL.fullmatch(value):
         raise ValueError(f'strconv.ParseUint: parsing "{value}": invalid syntax')
     if len(value) > len(str(_MAX_LEVEL)) or int(value) > _MAX_LEVEL:

@@ -1,4 +1,4 @@
-"""Metrics over the prometheus client library, and (legacyregistry) the registry that /metrics shows.
+"""Define metrics on top of the Prometheus client library; legacyregistry has the registry that /metrics shows.
 
 Go: k8s.io/component-base/metrics
 """

@@ -1,4 +1,4 @@
-"""Pages of metrics.
+"""Serve pages of metrics.
 
 Go: k8s.io/component-base/metrics/http.go
 """
@@ -16,19 +16,19 @@ from pkg.golang import singleflight
 if TYPE_CHECKING:
     from pkg.golang.http import Handler, Request, ResponseWriter
 
-# A scrape is made often and soon thrown away: little time is better spent on it than much.
+# Scrapes are frequent and short-lived, so a fast compression is better than a strong one.
 _GZIP_LEVEL = 4
 
 _process_started_at = int(time.time())
 
 
 def handler_for(registry: KubeRegistry) -> Handler:
-    """Make a handler that serves the registry's metrics in the text format, compressed for clients that accept gzip.
+    """Return a handler for the registry's metrics in the text format, compressed for clients that accept gzip.
 
-    DIVERGES (platform): all who ask while a page is being made share the next page.
-    Go: k8s.io/component-base/metrics/http.go, HandlerFor: each request makes a page of its own, side by side.
-    Why: a page takes the one interpreter a tenth of a second, and a client with hundreds of connections would stop the
-    sync loop.
+    DIVERGES (platform): all requests that arrive while a page of metrics is being made share the next page.
+    Go: k8s.io/component-base/metrics/http.go, HandlerFor: each request makes its own page, in parallel.
+    Why: a page takes the single Python interpreter a tenth of a second, and a client with hundreds of connections would
+    stop the sync loop.
     Test: registry_test.py:test_who_asks_while_a_page_is_made_shares_the_next_one
     """
     plain = singleflight.Rounds(registry.expose)
@@ -37,9 +37,9 @@ def handler_for(registry: KubeRegistry) -> Handler:
     def serve(w: ResponseWriter, r: Request) -> None:
         compressed = accepts_gzip(r.headers.get_all("Accept-Encoding"))
         page = (zipped if compressed else plain).get(r.ctx)
-        # DIVERGES (platform): a scraper that asks for protobuf gets text, which it understands as well.
-        # Go: k8s.io/component-base/metrics/http.go, HandlerFor: a page can also be had as protobuf.
-        # Why: prometheus_client, which makes the pages, writes text alone.
+        # DIVERGES (platform): a scraper that requests protobuf receives text, which it understands too.
+        # Go: k8s.io/component-base/metrics/http.go, HandlerFor: the Go kubelet can also serve protobuf.
+        # Why: prometheus_client, which makes the pages, writes only text.
         # Test: registry_test.py:test_scraper_that_asks_for_protobuf_gets_text
         w.headers.set("Content-Type", f"{CONTENT_TYPE}; escaping=underscores")
         w.headers.set("Process-Start-Time-Unix", str(_process_started_at))
@@ -54,7 +54,7 @@ def handler_for(registry: KubeRegistry) -> Handler:
 
 
 def accepts_gzip(accept_encodings: list[str]) -> bool:
-    """Whether gzip is among them, and not with the weight 0 that refuses it."""
+    """Report whether gzip is among the encodings, without the weight 0 that refuses it."""
     for entry in ",".join(accept_encodings).split(","):
         name, _, parameters = entry.partition(";")
         if name.strip().lower() in ("gzip", "*"):
@@ -63,7 +63,7 @@ def accepts_gzip(accept_encodings: list[str]) -> bool:
 
 
 def handler_with_reset(registry: KubeRegistry) -> Handler:
-    """As `handler_for`, and a DELETE starts all metrics of the registry afresh."""
+    """Return a handler like that of `handler_for` that also resets all metrics on DELETE."""
     serve = handler_for(registry)
 
     def serve_or_reset(w: ResponseWriter, r: Request) -> None:

@@ -1,4 +1,4 @@
-"""The registry of the whole process, which /metrics shows.
+"""Hold the registry of the whole process, which /metrics shows.
 
 Go: k8s.io/component-base/metrics/legacyregistry
 """
@@ -24,16 +24,16 @@ version.register_build_info(_default)
 
 
 def must_register(*collectors: Collector) -> None:
-    """Add metrics; raises ValueError if the registry has their names already."""
+    """Add metrics; raise ValueError if the registry already has their names."""
     _default.must_register(*collectors)
 
 
 class Once:
-    """Adds metrics when it is first called, and does nothing after that. Thread-safe."""
+    """Add metrics at the first call, and do nothing at further calls; thread-safe."""
 
     def __init__(self, *collectors: Collector) -> None:
         self._collectors = collectors
-        self._lock = threading.Lock()  # guards _done
+        self._lock = threading.Lock()  # The lock guards _done.
         self._done = False
 
     def __call__(self) -> None:
@@ -44,15 +44,15 @@ class Once:
 
 
 def unregister(*collectors: Collector) -> None:
-    """Take metrics out again; raises KeyError if they are not in."""
+    """Remove metrics; raise KeyError if the registry does not have them."""
     _default.unregister(*collectors)
 
 
 def expose() -> bytes:
-    """All metrics in the Prometheus text format; the content type is `metrics.CONTENT_TYPE`."""
+    """Return all metrics in the Prometheus text format; the content type is `metrics.CONTENT_TYPE`."""
     return _default.expose()
 
 
 def handler() -> Handler:
-    """Serves the page of all metrics."""
+    """Return the handler for the page of all metrics."""
     return http.handler_for(_default)

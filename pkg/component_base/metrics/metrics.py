@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms with exactly the names that they are given.
+"""Make counters, gauges and histograms with exactly the given names.
 
 Go: k8s.io/component-base/metrics
 """
@@ -26,7 +26,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class StabilityLevel(enum.StrEnum):
-    """How long a metric is promised to stay as it is. In front of each help text."""
+    """List the levels of stability, which say how long a metric is guaranteed to stay unchanged.
+
+    Each help text begins with its level.
+    """
 
     INTERNAL = "INTERNAL"
     ALPHA = "ALPHA"
@@ -37,13 +40,13 @@ class StabilityLevel(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Stability:
     level: StabilityLevel
-    # The minor release, such as "1.36", since which the metric is on its way out; empty if it is not.
+    # The minor release, such as "1.36", in which the metric was deprecated, or "" if it was not.
     deprecated_version: str
 
 
 _stability: WeakKeyDictionary[Collector, Stability] = WeakKeyDictionary()
 
-# What a family is of.
+# These are types of metric families.
 COUNTER = "counter"
 GAUGE = "gauge"
 
@@ -51,18 +54,21 @@ DEF_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` bounds from `start` on, each `factor` times the one before."""
+    """Return `count` bounds that begin with `start`, each `factor` times the previous one."""
     return tuple(start * factor**i for i in range(count))
 
 
 def exponential_buckets_range(minimum: float, maximum: float, count: int) -> tuple[float, ...]:
-    """`count` bounds from minimum to maximum, evenly spaced on a logarithmic scale."""
+    """Return `count` bounds from minimum to maximum, evenly spaced on a logarithmic scale."""
     factor = (maximum / minimum) ** (1 / (count - 1))
     return tuple(minimum * _power(factor, i) for i in range(count))
 
 
 def _power(base: float, exponent: int) -> float:
-    """By squaring, as Go does it: bounds are label values, which have to be the same to the last digit."""
+    """Return the power by repeated squaring, as Go does.
+
+    Bounds are label values, which must be identical to Go's in every digit.
+    """
     result = 1.0
     while exponent:
         if exponent & 1:
@@ -73,7 +79,10 @@ def _power(base: float, exponent: int) -> float:
 
 
 class Counter(prometheus_client.Counter):
-    """A count that only grows. The library would end its name in _total; upstream's names often do not."""
+    """Count events under exactly the given name.
+
+    The library would append _total to the name, which upstream's names often lack.
+    """
 
     def __init__(self, name: str, documentation: str, labelnames: Iterable[str] = (), **kwargs: Any) -> None:
         self._exact_name = name
@@ -94,17 +103,20 @@ class Counter(prometheus_client.Counter):
 
 
 class Series(NamedTuple):
-    """What a histogram has counted for one set of labels."""
+    """Hold the counts of a histogram for one set of labels."""
 
     labels: dict[str, str]
-    # As many observations as were not above each bound.
+    # The number of observations up to each bound.
     counts: list[float]
-    # Of all that was observed; None for a histogram that has bounds below zero.
+    # The sum of all observations, or None for a histogram with bounds below zero.
     sum: float | None
 
 
 class HistogramFamily(Metric):
-    """A family of many samples, which are made only for who asks: the lines of a page are made without them."""
+    """Represent the samples of a histogram, which are made only on request.
+
+    The lines of a page are made without samples.
+    """
 
     def __init__(self, name: str, documentation: str, bounds: Sequence[float], series: Sequence[Series]) -> None:
         self._bounds = bounds
@@ -113,12 +125,12 @@ class HistogramFamily(Metric):
 
     @property
     def samples(self) -> list[Sample]:
-        """As the library makes them, but for the time of creation, which no page shows."""
+        """Return the samples as the library makes them, except for the creation time, which no page shows."""
         return [sample for series in self._series for sample in self._samples_of(series)]
 
     @samples.setter
     def samples(self, samples: list[Sample]) -> None:
-        """The library begins with none."""
+        """Ignore the empty list with which the library begins."""
 
     def _samples_of(self, series: Series) -> Iterator[Sample]:
         for bound, count in zip(self._bounds, series.counts, strict=True):
@@ -129,7 +141,7 @@ class HistogramFamily(Metric):
             yield Sample(f"{self.name}_sum", series.labels, series.sum)
 
     def lines(self) -> Iterator[str]:
-        """The lines of all samples. What those of one series have in common is made once."""
+        """Yield the lines of all samples; the labels that the samples of a series share are formatted only once."""
         bounds = [_number(bound) for bound in self._bounds]
         for series in self._series:
             pairs = [(key, _pair(key, value)) for key, value in sorted(series.labels.items())]
@@ -144,7 +156,10 @@ class HistogramFamily(Metric):
 
 
 class Histogram(prometheus_client.Histogram):
-    """Observations by size. The library would make a sample, with labels of its own, of each bucket."""
+    """Count observations by size, and make lines efficiently.
+
+    The library would make a separate sample with its own labels for each bucket.
+    """
 
     def collect(self) -> Iterable[Metric]:
         if not self._is_parent():  # type: ignore[no-untyped-call]
@@ -168,7 +183,7 @@ def new_counter(
     level: StabilityLevel = StabilityLevel.ALPHA,
     deprecated_version: str = "",
 ) -> Counter:
-    """A counter; the help text is shown with the level, and the deprecation if any, in front."""
+    """Return a counter; its help text begins with the level and any deprecation."""
     counter = Counter(name, annotated_help(help, level, deprecated_version), labels)
     _stability[counter] = Stability(level, deprecated_version)
     return counter
@@ -182,7 +197,7 @@ def new_gauge(
     level: StabilityLevel = StabilityLevel.ALPHA,
     deprecated_version: str = "",
 ) -> prometheus_client.Gauge:
-    """A gauge, as `new_counter` for its help text."""
+    """Return a gauge; its help text begins with the level and any deprecation."""
     gauge = prometheus_client.Gauge(name, annotated_help(help, level, deprecated_version), labels, registry=None)
     _stability[gauge] = Stability(level, deprecated_version)
     return gauge
@@ -197,7 +212,7 @@ def new_histogram(
     level: StabilityLevel = StabilityLevel.ALPHA,
     deprecated_version: str = "",
 ) -> Histogram:
-    """A histogram, as `new_counter` for its help text."""
+    """Return a histogram; its help text begins with the level and any deprecation."""
     text = annotated_help(help, level, deprecated_version)
     histogram = Histogram(name, text, labels, registry=None, buckets=buckets)
     _stability[histogram] = Stability(level, deprecated_version)
@@ -205,32 +220,32 @@ def new_histogram(
 
 
 def annotated_help(help: str, level: StabilityLevel = StabilityLevel.ALPHA, deprecated_version: str = "") -> str:
-    """The help text as it is shown. For collectors, which make their families themselves."""
+    """Return the full help text, for collectors that make their own families."""
     deprecation = f"(Deprecated since {deprecated_version}) " if deprecated_version else ""
     return f"[{level}] {deprecation}{help}"
 
 
 def new_family(name: str, help: str, type: str) -> Metric:
-    """A family with exactly this name, and no samples yet. For collectors, which make theirs when asked."""
+    """Return a family with exactly this name and no samples, for collectors that make samples on request."""
     family = Metric(name, help, "unknown")
-    family.type = type  # set afterwards: the constructor cuts _total off a counter's name
+    family.type = type  # The type is set here because the constructor would remove _total from a counter's name.
     return family
 
 
 def stability_of(collector: Collector) -> Stability | None:
-    """What a metric was made with; None for a collector that computes its metrics when asked."""
+    """Return a metric's stability, or None for a collector that computes its metrics on request."""
     return _stability.get(collector)
 
 
 def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
-    """All metrics of the registry in the Prometheus text format, by name."""
+    """Return all metrics of the registry in the Prometheus text format, sorted by name."""
     lines: list[str] = []
-    # What labels look like, by the identity of their dict: collectors use one for many samples of a subject.
+    # The formatted labels by the identity of their dict. Collectors share one dict among the samples of a subject.
     texts: dict[int, str] = {}
     families = sorted(registry.collect(), key=lambda family: family.name)
     for family in families:
         lines.extend(_family_lines(family, texts))
-    # A label may be the name of a container's network interface or mount, which is bytes.
+    # A label may contain the name of a container's network interface or mount, which may be invalid UTF-8.
     return golang.encode_valid_utf8("".join(line + "\n" for line in lines))
 
 
@@ -241,11 +256,11 @@ def _family_lines(family: Metric, texts: dict[int, str]) -> Iterator[str]:
     else:
         samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
         lines = [_line(sample, texts) for sample in samples]
-        # Counters that other collectors bring end in _total, and their family's name does not.
+        # The counters of other collectors end in _total, unlike the names of their families.
         if family.type == "counter" and any(sample.name != name for sample in samples):
             name = f"{name}_total"
     if not lines:
-        return  # labels that never had a value: upstream's library leaves the family out
+        return  # None of the labels ever had a value; upstream's library leaves such a family out.
     text = family.documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {'untyped' if family.type == 'unknown' else family.type}"
@@ -268,7 +283,7 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 def _pair(key: str, value: str) -> str:
     if key == "le":
-        # A bucket's bound. What a container runtime calls so may be any text.
+        # This is a bucket's bound, unless a container runtime uses the label name for other text.
         with contextlib.suppress(ValueError):
             return f'le="{_number(float(value))}"'
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
@@ -276,7 +291,10 @@ def _pair(key: str, value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As Go writes it, with an exponent from a million on: 1, 0.005, 1.048576e+06. Queries take bounds as text."""
+    """Return the number as Go writes it, with an exponent from a million on: 1, 0.005, 1.048576e+06.
+
+    Queries compare bounds as text.
+    """
     if value.is_integer() and abs(value) < 1e6:
         return str(int(value))
     if math.isinf(value):

@@ -1,4 +1,4 @@
-"""Which metrics are shown, by choice.
+"""Select which metrics are shown.
 
 Go: k8s.io/component-base/metrics/options.go
 """
@@ -9,5 +9,5 @@ from pkg.component_base.metrics import registry
 
 
 def set_show_hidden() -> None:
-    """Show metrics too that are hidden because they were deprecated. Lasts as long as the process."""
+    """Show metrics that are hidden because of their deprecation too, for the rest of the process."""
     registry.show_hidden_metrics()

@@ -1,4 +1,4 @@
-"""What the kernel says of this process.
+"""Collect the kernel's data about this process.
 
 Go: github.com/prometheus/client_golang/prometheus/process_collector.go
 """
@@ -18,7 +18,7 @@ _NETSTAT = Path("/proc/self/net/netstat")
 
 
 class ProcessCollector(prometheus_client.ProcessCollector):
-    """The client library's collector, and what upstream's has besides."""
+    """Extend the client library's collector by what upstream's has in addition."""
 
     def __init__(self) -> None:
         super().__init__(registry=None)
@@ -28,8 +28,8 @@ class ProcessCollector(prometheus_client.ProcessCollector):
         yield from super().collect()
         yield GaugeMetricFamily(
             "process_virtual_memory_max_bytes",
-            "Most virtual memory that the process may have in bytes.",
-            # Upstream takes the kernel's "no limit" for a number.
+            "Maximum virtual memory of the process in bytes.",
+            # Upstream shows the kernel's value for "no limit" as a number.
             value=2**64 - 1 if limit == resource.RLIM_INFINITY else limit,
         )
         yield from _network()
@@ -46,11 +46,11 @@ def _network() -> Iterable[Metric]:
     values = dict(zip(rows[0], map(float, rows[1]), strict=False))
     yield CounterMetricFamily(
         "process_network_receive_bytes_total",
-        "Bytes that came to the network namespace of the process.",
+        "Bytes that the process's network namespace received.",
         value=values.get("InOctets", 0.0),
     )
     yield CounterMetricFamily(
         "process_network_transmit_bytes_total",
-        "Bytes that left the network namespace of the process.",
+        "Bytes that the process's network namespace sent.",
         value=values.get("OutOctets", 0.0),
     )

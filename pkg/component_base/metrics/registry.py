@@ -1,4 +1,4 @@
-"""A registry that leaves out what was deprecated long ago, until somebody wants to see it.
+"""Provide a registry that hides metrics some releases after their deprecation, unless they are requested.
 
 Go: k8s.io/component-base/metrics/registry.go
 """
@@ -18,40 +18,43 @@ from pkg.component_base.metrics.metrics import StabilityLevel
 
 _REGISTERED_METRICS_TOTAL = metrics.new_counter(
     "registered_metrics_total",
-    "Metrics registered, by stability and by the release that deprecated them.",
+    "Registered metrics, by stability level and by the release that deprecated them.",
     ["stability_level", "deprecated_version"],
     level=StabilityLevel.BETA,
 )
 _HIDDEN_METRICS_TOTAL = metrics.new_counter(
     "hidden_metrics_total", "Metrics that are not shown because they are deprecated.", level=StabilityLevel.BETA
 )
-# For how many minor releases a deprecated metric is still shown.
+# The number of minor releases for which a deprecated metric is still shown.
 _DEPRECATION_PERIODS = {StabilityLevel.STABLE: 3, StabilityLevel.BETA: 1}
 
-_lock = threading.Lock()  # guards _registries and _show_hidden
+_lock = threading.Lock()  # The lock guards _registries and _show_hidden.
 _registries: WeakSet[KubeRegistry] = WeakSet()
 _show_hidden = False
 
 
 def should_hide(level: StabilityLevel, current_version: str, deprecated_version: str) -> bool:
-    """Whether a metric deprecated in that release is not shown any more. Versions are MAJOR.MINOR."""
+    """Report whether a metric that was deprecated in this release is now hidden.
+
+    Versions have the form MAJOR.MINOR.
+    """
     current, deprecated = _parse(current_version), _parse(deprecated_version)
     return (deprecated[0], deprecated[1] + _DEPRECATION_PERIODS.get(level, 0)) <= current
 
 
 class KubeRegistry:
-    """Holds metrics for one page. Thread-safe."""
+    """Hold the metrics for one page; thread-safe."""
 
     def __init__(self, git_version: str = version.GIT_VERSION) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         self._version = ".".join(git_version.removeprefix("v").split(".")[:2])
-        self._hidden: list[Collector] = []  # guarded by _lock of the module
+        self._hidden: list[Collector] = []  # The module's _lock guards this list.
         self._labelled: list[MetricWrapperBase] = []
         with _lock:
             _registries.add(self)
 
     def must_register(self, *collectors: Collector) -> None:
-        """Add metrics; raises ValueError if the registry has their names already."""
+        """Add metrics; raise ValueError if the registry already has their names."""
         for collector in collectors:
             stability = metrics.stability_of(collector)
             if stability is not None:
@@ -69,7 +72,7 @@ class KubeRegistry:
             metric.clear()
 
     def _is_hidden(self, collector: Collector, stability: metrics.Stability) -> bool:
-        """Whether it is not to be shown for now; remembers it then."""
+        """Report whether the metric is hidden for now; if so, remember it."""
         deprecated = stability.deprecated_version
         with _lock:
             if _show_hidden or not deprecated or not should_hide(stability.level, self._version, deprecated):
@@ -78,22 +81,25 @@ class KubeRegistry:
             return True
 
     def unregister(self, *collectors: Collector) -> None:
-        """Take metrics out again; raises KeyError if they are not in."""
+        """Remove metrics; raise KeyError if the registry does not have them."""
         for collector in collectors:
             self.registry.unregister(collector)
 
     def take_hidden_locked(self) -> list[Collector]:
-        """What has been hidden so far, to be registered again."""
+        """Return the metrics hidden so far, so that they can be registered again."""
         hidden, self._hidden = self._hidden, []
         return hidden
 
     def expose(self) -> bytes:
-        """All metrics in the Prometheus text format; the content type is `metrics.CONTENT_TYPE`."""
+        """Return all metrics in the Prometheus text format; the content type is `metrics.CONTENT_TYPE`."""
         return metrics.expose(self.registry)
 
 
 def show_hidden_metrics() -> None:
-    """Show deprecated metrics from now on, in all registries. Go: options.go, SetShowHidden."""
+    """Show deprecated metrics from now on, in all registries.
+
+    Go: options.go, SetShowHidden
+    """
     global _show_hidden
     with _lock:
         _show_hidden = True

@@ -1,4 +1,4 @@
-"""Reading metrics in tests.
+"""Read metrics in tests.
 
 Go: k8s.io/component-base/metrics/testutil
 """
@@ -14,7 +14,10 @@ _PARTS = ("_bucket", "_sum", "_created")
 
 
 def value(metric: MetricWrapperBase, **labels: str) -> float:
-    """The value, of a histogram the number of observations; the sum of all that have these labels."""
+    """Return the sum of all values with these labels.
+
+    For a histogram, the value is the number of observations.
+    """
     return sum(
         sample.value
         for family in metric.collect()
@@ -25,7 +28,7 @@ def value(metric: MetricWrapperBase, **labels: str) -> float:
 
 @contextmanager
 def moves(metric: MetricWrapperBase, by: float = 1, **labels: str) -> Iterator[None]:
-    """The block changes the value by this much."""
+    """Check that the block changes the value by this amount."""
     before = value(metric, **labels)
     yield
     assert value(metric, **labels) - before == by

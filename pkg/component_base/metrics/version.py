@@ -1,4 +1,4 @@
-"""Which build this is, as a metric.
+"""Show the build's version as a metric.
 
 Go: k8s.io/component-base/metrics/version.go
 """
@@ -12,7 +12,7 @@ from pkg.component_base.metrics.registry import KubeRegistry
 
 _BUILD_INFO = metrics.new_gauge(
     "kubernetes_build_info",
-    "Always 1, labelled with the release, what built it and what it runs on.",
+    "Always 1; the labels show the release, the build and the platform.",
     (
         "major",
         "minor",
@@ -32,10 +32,10 @@ def register_build_info(registry: KubeRegistry) -> None:
     """Add the metric."""
     info = version.get()
     registry.must_register(_BUILD_INFO)
-    # DIVERGES (platform): the metric names the version of Python as that of Go, and neither commit nor date.
-    # Go: k8s.io/component-base/metrics/version.go, RegisterBuildInfo: it names the Go that compiled the binary, the
-    # commit and the date.
-    # Why: nothing is compiled: the code runs as it is checked out.
+    # DIVERGES (platform): the build metric shows the version of Python as that of Go, and neither commit nor date.
+    # Go: k8s.io/component-base/metrics/version.go, RegisterBuildInfo: it shows the Go version that compiled the binary,
+    # the commit and the date.
+    # Why: nothing is compiled; the code runs from the working tree or the installed package.
     # Test: registry_test.py:test_build_info_is_of_python
     values = (info.major, info.minor, info.git_version, "", "", "", f"python{info.python_version}", "CPython")
     _BUILD_INFO.labels(*values, info.platform).set(1)

@@ -1,4 +1,6 @@
-"""Spans: what was done for how long, as part of what. Costs next to nothing, and imports nothing, unless configured.
+"""Record spans: the duration of each operation, and the operation that it is part of.
+
+Without a configuration this costs next to nothing and imports nothing.
 
 Go: k8s.io/component-base/tracing
 """

@@ -1,4 +1,6 @@
-"""Spans by OpenTelemetry, sent to a collector. The one module that imports it; only a process that traces does.
+"""Make spans with OpenTelemetry, and send them to a collector.
+
+Only this module imports OpenTelemetry, and only a process with tracing imports this module.
 
 Go: k8s.io/component-base/tracing/utils.go, go.opentelemetry.io/otel/sdk/trace
 """
@@ -23,7 +25,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pkg import golang
 from pkg.component_base.tracing.tracing import Attributes, Kind, Span, Tracer
 
-# Characters of an attribute: a client may send a mebibyte as its name, and thousands of spans wait for the collector.
+# The maximum length of an attribute in characters. A client may send a mebibyte as its name, and thousands of spans may
+# wait for the collector.
 MAX_ATTRIBUTE_LENGTH = 4096
 _CONTEXT_KEY = object()
 _KINDS = {
@@ -35,12 +38,15 @@ _PROPAGATORS = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggageP
 
 
 def new_exporter(endpoint: str | None) -> OTLPSpanExporter:
-    """Sends spans without TLS, as upstream does; by default to localhost:4317."""
+    """Return an exporter that sends spans without TLS, as upstream does, by default to localhost:4317."""
     return OTLPSpanExporter(endpoint=endpoint, insecure=True)
 
 
 class OTelTracerProvider:
-    """Keeps spans of as many of a million new traces as wanted, and of all traces that others began and keep."""
+    """Keep the configured share of new traces, and all traces that a caller started and keeps.
+
+    The rate is the number of traces to keep out of a million.
+    """
 
     enabled = True
 
@@ -61,7 +67,7 @@ class OTelTracerProvider:
         return _Tracer(self._provider.get_tracer(scope))
 
     def extract(self, ctx: golang.Context, headers: Mapping[str, str]) -> golang.Context:
-        # The library takes the square of a run of blanks, in which no other thread runs.
+        # For a run of blanks the library takes quadratic time, during which no other thread runs.
         carrier = {name: " ".join(headers[name].split()) for name in _PROPAGATORS.fields if name in headers}
         return golang.with_value(ctx, _CONTEXT_KEY, _PROPAGATORS.extract(carrier, _context(ctx)))
 
@@ -74,7 +80,7 @@ class OTelTracerProvider:
         ending = golang.go(self._provider.shutdown, name="tracing-shutdown")
         ending.join(seconds)
         if ending.is_alive():
-            self._exporter.shutdown()  # no more waiting for the collector
+            self._exporter.shutdown()  # This ends the wait for the collector.
             ending.join()
 
 
@@ -118,6 +124,6 @@ class _Span:
 
 
 def _context(ctx: golang.Context) -> OTelContext:
-    """OpenTelemetry's own, which would otherwise belong to the thread."""
+    """Return OpenTelemetry's context, which its library would otherwise store for each thread."""
     found = ctx.value(_CONTEXT_KEY)
     return found if found is not None else OTelContext()

@@ -1,4 +1,4 @@
-"""A collector for tests, which takes spans over gRPC and shows them, and a provider that notes their names.
+"""Provide a collector that receives spans over gRPC in tests, and a provider that records their names.
 
 Go: go.opentelemetry.io/proto/otlp/collector/trace/v1 (TraceServiceServer)
 """
@@ -19,11 +19,11 @@ from pkg.component_base.tracing.tracing import Attributes, Kind, NoopTracer, Noo
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """A context manager, within which `endpoint` takes spans."""
+    """Receive spans at `endpoint`; a context manager."""
 
     def __init__(self) -> None:
         self._arrived = threading.Condition()
-        self._requests: list[Any] = []  # guarded by _arrived
+        self._requests: list[Any] = []  # _arrived guards this list.
         self._server = grpc.server(futures.ThreadPoolExecutor(2, "collector"))
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -35,17 +35,20 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def spans(self) -> list[Any]:
-        """What came so far."""
+        """Return the spans received so far."""
         with self._arrived:
             return self._spans_locked()
 
     def resources(self) -> list[dict[str, str]]:
-        """Whose spans came."""
+        """Return the attributes of the resources whose spans were received."""
         with self._arrived:
             return [attributes(each.resource) for request in self._requests for each in request.resource_spans]
 
     def wait_for(self, wanted: Callable[[list[Any]], object], seconds: float = 30.0) -> list[Any]:
-        """All spans, once they are what is wanted. Raises AssertionError with their names if they never are."""
+        """Wait until `wanted` is true for the received spans, and return them.
+
+        Raise AssertionError with their names after the time limit.
+        """
         with self._arrived:
             found = self._arrived.wait_for(lambda: wanted(self._spans_locked()), seconds)
             spans = self._spans_locked()
@@ -72,7 +75,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
 
 class FakeTracerProvider(NoopTracerProvider):
-    """`started` has the names of all spans."""
+    """Record the names of all spans in `started`."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -93,5 +96,5 @@ class _FakeTracer(NoopTracer):
 
 
 def attributes(of: Any) -> dict[str, Any]:
-    """The attributes of a span or resource."""
+    """Return the attributes of a span or resource."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in of.attributes}

@@ -1,13 +1,13 @@
-"""What the code that makes spans sees of tracing, and the spans of a process that has none.
+"""Define tracing for the code that makes spans, and provide a tracer that makes none.
 
     with self.tracer.start(ctx, "syncPod", {"k8s.pod.name": name}) as span:
         self.do_it(span.ctx)
 
-The context carries the span to where others are started below it.
+The context carries the span to the functions that start spans below it.
 
 Go: go.opentelemetry.io/otel/trace, k8s.io/component-base/tracing/tracing.go
 
-Spans are not written to the log besides: Go's kubelet does not use that part of the package.
+Spans are not logged, because the Go kubelet does not use that part of the package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Attributes = Mapping[str, str | bool | int | float]
 
 
 class Kind(enum.Enum):
-    """Which side of a call a span is."""
+    """List the sides of a call that a span can represent."""
 
     INTERNAL = "internal"
     SERVER = "server"
@@ -31,9 +31,10 @@ class Kind(enum.Enum):
 
 
 class Span(Protocol):
-    """One piece of work, from its start to the end of the `with` block. An exception that leaves the block is noted.
+    """Represent one operation, from its start to the end of the `with` block.
 
-    Used by one thread; `ctx` may be handed on.
+    The span records an exception that leaves the block. Only one thread may use a span, but `ctx` may be passed to
+    others.
     """
 
     ctx: golang.Context
@@ -41,7 +42,7 @@ class Span(Protocol):
     def set_attributes(self, attributes: Attributes) -> None: ...
 
     def set_error(self, description: str) -> None:
-        """The work failed, without an exception."""
+        """Mark the operation as failed without an exception."""
 
     def __enter__(self) -> Self: ...
 
@@ -51,32 +52,32 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Starts spans. Safe from any thread."""
+    """Define how to start spans; thread-safe."""
 
     def start(
         self, ctx: golang.Context, name: str, attributes: Attributes | None = None, kind: Kind = Kind.INTERNAL
     ) -> Span:
-        """A span below that of ctx, or the first of a new trace."""
+        """Start a span below that of ctx, or the first span of a new trace."""
 
     def start_linked(self, ctx: golang.Context, name: str, attributes: Attributes, kind: Kind) -> Span:
-        """The first span of a new trace, which only refers to that of ctx."""
+        """Start the first span of a new trace that only links to the span of ctx."""
 
 
 class TracerProvider(Protocol):
-    """Makes tracers, one for each part of the program."""
+    """Define how to make tracers, one for each part of the program."""
 
     enabled: bool
 
     def tracer(self, scope: str) -> Tracer: ...
 
     def extract(self, ctx: golang.Context, headers: Mapping[str, str]) -> golang.Context:
-        """ctx with the span that a request's headers speak of; their names are in lower case."""
+        """Return ctx with the span that a request's headers refer to; the header names are in lower case."""
 
     def inject(self, ctx: golang.Context) -> list[tuple[str, str]]:
-        """The headers, in lower case, by which whom we call continues the trace."""
+        """Return the headers, in lower case, that continue the trace in a call to another program."""
 
     def shutdown(self, seconds: float) -> None:
-        """Send what there is, for that long at the most, and end."""
+        """Send the remaining spans, for at most this many seconds, and shut down."""
 
 
 class NoopSpan:
@@ -111,11 +112,11 @@ class NoopTracer:
 
 
 class NoopTracerProvider:
-    """Makes no spans.
+    """Make no spans.
 
-    DIVERGES (platform): without a configuration of tracing, the headers of a trace end here.
-    Go: k8s.io/component-base/tracing/utils.go, WrapperFor: calls that are made for a request have its headers.
-    Why: OpenTelemetry's library is loaded only for a kubelet that uses it, as it takes memory and time at the start.
+    DIVERGES (platform): without a tracing configuration, the kubelet does not propagate the headers of a trace.
+    Go: k8s.io/component-base/tracing/utils.go, WrapperFor: calls made on behalf of a request carry its trace headers.
+    Why: OpenTelemetry's library takes memory and start-up time, so only a kubelet that uses it loads it.
     Test: tracing_test.py:test_nothing_is_imported_without_a_configuration
     """
 

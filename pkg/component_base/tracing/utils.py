@@ -1,4 +1,4 @@
-"""Setting tracing up.
+"""Set up tracing.
 
 Go: k8s.io/component-base/tracing/utils.go
 """
@@ -18,16 +18,19 @@ _MAX_PORT_DIGITS = 5
 
 
 class TracingConfiguration(Protocol):
-    """Where spans go and how many. Go: k8s.io/component-base/tracing/api/v1/types.go"""
+    """Define where spans are sent, and how many of them.
+
+    Go: k8s.io/component-base/tracing/api/v1/types.go
+    """
 
     endpoint: str | None
     sampling_rate_per_million: int | None
 
 
 def new_provider(config: TracingConfiguration | None, resource: Attributes) -> TracerProvider:
-    """A provider that sends spans where the configuration says; none are made without one.
+    """Return a provider that sends spans as configured, or makes none without a configuration.
 
-    `resource` says of all spans whose they are. The caller ends it with `shutdown`.
+    `resource` identifies the source of all spans. The caller must call `shutdown`.
     """
     if config is None:
         return NOOP_TRACER_PROVIDER
@@ -40,9 +43,11 @@ def new_provider(config: TracingConfiguration | None, resource: Attributes) -> T
 def with_tracing(
     provider: TracerProvider, service: str, *, public_endpoint: bool = False
 ) -> Callable[[Handler], Handler]:
-    """A filter of a ServeMux: a span for each request, named by the pattern of its path.
+    """Return a filter for a ServeMux that makes a span for each request, named after the path's pattern.
 
-    A caller's trace is continued; at a public endpoint, where anybody may call, it is only referred to.
+    The span continues the caller's trace. At a public endpoint, which anybody may call, the span only links to that
+    trace.
+
     Go: otelrestful.OTelFilter
     """
     tracer = provider.tracer(_SCOPE)

@@ -1,4 +1,4 @@
-"""Which release of Kubernetes this kubelet speaks, and which release of this project it is.
+"""Define which release of Kubernetes this kubelet implements, and this project's own version.
 
 Go: k8s.io/component-base/version
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-# This project's own version: setup.cfg reads it.
+# This is the project's own version, which setup.cfg reads.
 VERSION = "0.1.0"
 
-# What the node reports as kubeletVersion: version skew rules are about this one.
+# The node reports this version as kubeletVersion, and the version skew rules apply to it.
 GIT_VERSION = "v1.36.2"
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What `--version=raw` prints and the log shows at start."""
+    """Hold the version information that `--version=raw` prints and the log shows at start."""
 
     major: str
     minor: str
@@ -31,7 +31,7 @@ class Info:
 
 
 def get() -> Info:
-    """The version of the running program."""
+    """Return the version of the running program."""
     major, minor = GIT_VERSION.removeprefix("v").split(".")[:2]
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return Info(

@@ -1,4 +1,4 @@
-"""Command-line flags with the semantics that Kubernetes' components share.
+"""Parse command-line flags with the semantics that Kubernetes' components share.
 
 Go: k8s.io/component-base/cli/flag, github.com/spf13/pflag
 """

@@ -1,4 +1,4 @@
-"""Names of TLS versions and cipher suites, as flags and files give them.
+"""List the names of TLS versions and cipher suites in flags and files.
 
 Go: k8s.io/component-base/cli/flag/ciphersuites_flag.go
 """
@@ -47,13 +47,13 @@ INSECURE_TLS_CIPHERS = frozenset(
 
 
 def check_tls_cipher_suites(names: Iterable[str]) -> None:
-    """Raises ValueError for a suite that does not exist."""
+    """Raise ValueError if a cipher suite does not exist."""
     for name in names:
         if name not in PREFERRED_TLS_CIPHERS and name not in INSECURE_TLS_CIPHERS:
             raise ValueError(f"Cipher suite {name} not supported or doesn't exist")
 
 
 def check_tls_version(name: str) -> None:
-    """Raises ValueError for a version that does not exist; "" is the default."""
+    """Raise ValueError if the TLS version does not exist; "" means the default."""
     if name and name not in TLS_VERSIONS:
         raise ValueError(f'unknown tls version "{name}"')

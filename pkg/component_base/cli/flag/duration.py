@@ -1,4 +1,4 @@
-"""Go's notation for durations, "1m30s", to float seconds and back.
+"""Convert durations between Go's notation, "1m30s", and seconds as a float.
 
 Go: time/format.go (ParseDuration), time/time.go (Duration.String)
 """
@@ -13,7 +13,7 @@ _MAX_NANOSECONDS = (1 << 63) - 1
 
 
 def parse_duration(text: str) -> float:
-    """Seconds. Raises ValueError with Go's wording."""
+    """Return the duration in seconds; raise ValueError in Go's words."""
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0.0
@@ -30,13 +30,13 @@ def parse_duration(text: str) -> float:
         pos = part.end()
     if pos != len(rest) or not rest or seconds * 1e9 > _MAX_NANOSECONDS:
         raise ValueError(f'time: invalid duration "{text}"')
-    # Whole nanoseconds, so that "100ms" is 0.1 and not the sum's rounding error.
+    # The result is rounded to whole nanoseconds, so that "100ms" is 0.1 without a rounding error of the sum.
     seconds = round(seconds * 1e9) / 1e9
     return -seconds if text[:1] == "-" else seconds
 
 
 def format_duration(seconds: float) -> str:
-    """Go's notation, exact to the nanosecond."""
+    """Return the duration in Go's notation, exact to the nanosecond."""
     nanos = round(abs(seconds) * 1e9)
     sign = "-" if seconds < 0 and nanos else ""
     if nanos == 0:

@@ -1,7 +1,9 @@
-"""A set of flags, read from a command line by the rules that Kubernetes' users know.
+"""Define a set of flags, and parse a command line by the rules that Kubernetes' users know.
 
-`--flag=value`, `--flag value`, `-v4`, `-v 4`, flags and arguments mixed, `--` ends the flags, and `_` in a
-name means `-`. Go: github.com/spf13/pflag (flag.go)
+The forms are `--flag=value`, `--flag value`, `-v4` and `-v 4`. Flags and arguments may be mixed, `--` ends the flags,
+and `_` in a name means `-`.
+
+Go: github.com/spf13/pflag (flag.go)
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from pkg.component_base.cli.flag.values import Value
 
 
 class FlagError(ValueError):
-    """A command line that cannot be read."""
+    """Signal that a command line cannot be parsed."""
 
 
 @dataclass(slots=True)
 class Flag:
-    """One flag. `default_text` is the value it had when it was added."""
+    """Describe one flag; `default_text` is its value at the time it was added."""
 
     name: str
     value: Value
@@ -33,7 +35,7 @@ class Flag:
 
 
 class FlagSet:
-    """Flags by name. Not safe for concurrent use."""
+    """Hold flags by name; not thread-safe."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self._flags: dict[str, Flag] = {}
@@ -42,7 +44,7 @@ class FlagSet:
         self.args: list[str] = []
 
     def __iter__(self) -> Iterator[Flag]:
-        """The flags, sorted by name."""
+        """Iterate over the flags, sorted by name."""
         return iter([self._flags[name] for name in sorted(self._flags)])
 
     def add(self, name: str, value: Value, usage: str, shorthand: str = "", deprecated: str = "") -> None:
@@ -55,7 +57,7 @@ class FlagSet:
         return self._flags.get(_normalize(name))
 
     def parse(self, arguments: list[str]) -> None:
-        """Set each flag that is given, collect the rest in `args`. Raises FlagError at the first fault."""
+        """Set the given flags, and collect the other arguments in `args`; raise FlagError at the first error."""
         self.args = []
         rest = list(arguments)
         while rest:
@@ -112,13 +114,14 @@ class FlagSet:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
             raise FlagError(f'invalid argument "{text}" for "{shown}" flag: {err}') from err
         if flag.deprecated and not flag.changed and self._output is not None:
-            # The output may be a log on a full disk: as in Go the flag counts, whether anybody can be told or not.
+            # The output may be a log on a full disk. As in Go, the flag takes effect even if the warning cannot be
+            # written.
             with contextlib.suppress(OSError):
                 print(f"Flag --{flag.name} has been deprecated, {flag.deprecated}", file=self._output)
         flag.changed = True
 
     def usages(self, width: int = 110) -> str:
-        """Help for every flag, sorted by name."""
+        """Return the help for all flags, sorted by name."""
         return "".join(_usage(flag, width) for flag in self)
 
 

@@ -1,8 +1,7 @@
-"""Flag values: text in, an attribute of some object out.
+"""Parse the text of flags, and store the values in attributes of objects.
 
-Go: github.com/spf13/pflag, k8s.io/component-base/cli/flag (map_string_string.go,
-langle_separated_map_string_string.go, colon_separated_multimap_string_string.go, map_string_bool.go,
-configuration_map.go), pkg/util/flag/flags.go
+Go: github.com/spf13/pflag, k8s.io/component-base/cli/flag (map_string_string.go, langle_separated_map_string_string.go,
+colon_separated_multimap_string_string.go, map_string_bool.go, configuration_map.go), pkg/util/flag/flags.go
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from pkg.golang import strconv
 
 
 class Value(Protocol):
-    """What a flag sets. `set` raises ValueError."""
+    """Define the value that a flag sets; `set` raises ValueError."""
 
     type: str
-    # The value of a flag that is given without one; "" if it must have one.
+    # The value of a flag that is given without one, or "" if a value is required.
     no_opt_default: str
 
     def set(self, text: str) -> None: ...
@@ -28,7 +27,7 @@ class Value(Protocol):
 
 
 class Ref:
-    """A field to read and write: an object and a dotted path of attributes in it."""
+    """Refer to a field by an object and a dotted path of attributes in it."""
 
     def __init__(self, target: object, path: str) -> None:
         self._target, self._path = target, path.split(".")
@@ -47,7 +46,7 @@ class Ref:
 
 
 class Scalar:
-    """One value; the last flag on the command line wins."""
+    """Hold one value; the last flag on the command line takes precedence."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Scalar:
 
 
 class Collection:
-    """A list or map. The first flag on the command line replaces what was there, further ones add to it."""
+    """Hold a list or map; the first flag on the command line replaces the default, and further ones add to it."""
 
     no_opt_default = ""
 
@@ -100,7 +99,7 @@ class Collection:
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Later values win, except that lists of one key are joined."""
+    """Return both maps combined; later values take precedence, except that lists of one key are joined."""
     joined = {key: [*old[key], *val] for key, val in new.items() if key in old and isinstance(val, list)}
     return {**old, **new, **joined}
 
@@ -122,7 +121,7 @@ def int64_value(ref: Ref) -> Value:
 
 
 def level_value(ref: Ref) -> Value:
-    """A log level."""
+    """Return the value of a log level."""
     return Scalar(ref, "Level", lambda text: parse_int(text, 0, 2**31 - 1, "ParseUint"))
 
 
@@ -139,7 +138,7 @@ def string_slice_value(ref: Ref) -> Value:
 
 
 def map_value(ref: Ref, separator: str = "=", split: bool = True) -> Value:
-    """key=value pairs, several in one flag unless split is off."""
+    """Return the value of key=value pairs, of which one flag may contain several unless `split` is False."""
 
     def parse(text: str) -> dict[str, str]:
         pairs = [pair for pair in text.split(",") if pair] if split else [text] if text else []
@@ -153,7 +152,7 @@ def map_bool_value(ref: Ref) -> Value:
 
 
 def multimap_value(ref: Ref) -> Value:
-    """key:value pairs where a key may come several times."""
+    """Return the value of key:value pairs in which a key may occur several times."""
 
     def parse(text: str) -> dict[str, list[str]]:
         result: dict[str, list[str]] = {}
@@ -169,7 +168,7 @@ def multimap_value(ref: Ref) -> Value:
 
 
 def configuration_map_value(ref: Ref) -> Value:
-    """key=value or bare key, added to what is there already."""
+    """Return the value of key=value pairs and bare keys, which are added to the default."""
 
     def parse(text: str) -> dict[str, str]:
         pairs = (pair.strip().partition("=") for pair in text.split(",") if pair)
@@ -179,7 +178,7 @@ def configuration_map_value(ref: Ref) -> Value:
 
 
 def parse_bool(text: str) -> bool:
-    """Go's spellings of true and false."""
+    """Parse Go's spellings of true and false."""
     if text in ("1", "t", "T", "true", "TRUE", "True"):
         return True
     if text in ("0", "f", "F", "false", "FALSE", "False"):
@@ -188,7 +187,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str, low: int, high: int, go_name: str = "ParseInt") -> int:
-    """A decimal, 0x, 0o or 0b number within bounds."""
+    """Parse a decimal, 0x, 0o or 0b number within bounds."""
     match go_name:
         case "Atoi":
             value = strconv.atoi(text)
@@ -202,7 +201,7 @@ def parse_int(text: str, low: int, high: int, go_name: str = "ParseInt") -> int:
 
 
 def parse_map_bool(text: str) -> dict[str, bool]:
-    """A=true,B=false."""
+    """Parse A=true,B=false."""
     result = {}
     for pair in filter(None, text.split(",")):
         key, sep, value = (part.strip() for part in pair.partition("="))
@@ -216,7 +215,7 @@ def parse_map_bool(text: str) -> dict[str, bool]:
 
 
 def format_map(value: dict[str, Any], separator: str = "=") -> str:
-    """Sorted pairs."""
+    """Return the pairs as sorted text."""
     texts = {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
     return ",".join(f"{key}{separator}{text}" for key, text in sorted(texts.items()))
 

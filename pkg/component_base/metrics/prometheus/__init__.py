@@ -1,1 +1,1 @@
-"""Metrics of other packages, which need not know of them."""
+"""Provide metrics for other packages, which need not import this package."""

@@ -1,4 +1,4 @@
-"""Which feature gates are on, as a metric.
+"""Show as a metric which feature gates are on.
 
 Go: k8s.io/component-base/metrics/prometheus/feature
 """

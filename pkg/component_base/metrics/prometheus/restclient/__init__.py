@@ -1,4 +1,4 @@
-"""Metrics of the client of the API server; `register` shows them on /metrics.
+"""Collect the metrics of API clients; `register` shows them on /metrics.
 
 Go: k8s.io/component-base/metrics/prometheus/restclient/metrics.go
 """
@@ -14,55 +14,61 @@ from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
 _BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-# 64 bytes to 16 MiB
+# The buckets range from 64 bytes to 16 MiB.
 _SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 
 REQUESTS_TOTAL = metrics.new_counter(
-    "rest_client_requests_total", "Tries of requests, by status code, method and host.", ("code", "method", "host")
+    "rest_client_requests_total", "Request attempts, by status code, method and host.", ("code", "method", "host")
 )
 REQUEST_DURATION_SECONDS = metrics.new_histogram(
     "rest_client_request_duration_seconds",
-    "Seconds of a request with all its tries, by verb and host.",
+    "Duration of requests with all their attempts in seconds, by verb and host.",
     ("verb", "host"),
     _BUCKETS,
 )
 REQUEST_RETRIES_TOTAL = metrics.new_counter(
     "rest_client_request_retries_total",
-    "Tries of requests after the first, by status code, verb and host.",
+    "Request attempts after the first, by status code, verb and host.",
     ("code", "verb", "host"),
 )
 REQUEST_SIZE_BYTES = metrics.new_histogram(
-    "rest_client_request_size_bytes", "Bytes of requests, by verb and host.", ("verb", "host"), _SIZE_BUCKETS
+    "rest_client_request_size_bytes",
+    "Size of request bodies in bytes, by verb and host.",
+    ("verb", "host"),
+    _SIZE_BUCKETS,
 )
 RESPONSE_SIZE_BYTES = metrics.new_histogram(
-    "rest_client_response_size_bytes", "Bytes of responses, by verb and host.", ("verb", "host"), _SIZE_BUCKETS
+    "rest_client_response_size_bytes",
+    "Size of response bodies in bytes, by verb and host.",
+    ("verb", "host"),
+    _SIZE_BUCKETS,
 )
 RATE_LIMITER_DURATION_SECONDS = metrics.new_histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "Seconds that the client's own limit held requests back, by verb and host.",
+    "Delay of requests by the client's rate limiter in seconds, by verb and host.",
     ("verb", "host"),
     _BUCKETS,
 )
 DNS_RESOLUTION_DURATION_SECONDS = metrics.new_histogram(
     "rest_client_dns_resolution_duration_seconds",
-    "Seconds to find out the addresses of the API server, by host.",
+    "Duration of DNS look-ups of the API server in seconds, by host.",
     ("host",),
     _BUCKETS[:-1],
 )
 EXEC_PLUGIN_TTL_SECONDS = metrics.new_gauge(
     "rest_client_exec_plugin_ttl_seconds",
-    "Seconds until the first certificate of a credential plugin expires, negative once it has; +Inf without any.",
+    "Seconds until the first certificate of a credential plugin expires; negative after that, +Inf without one.",
 )
 EXEC_PLUGIN_TTL_SECONDS.set(math.inf)
 EXEC_PLUGIN_CERTIFICATE_ROTATION_AGE = metrics.new_histogram(
     "rest_client_exec_plugin_certificate_rotation_age",
-    "Seconds that certificates of credential plugins had lived when others took their places.",
-    # From 10 minutes to 4 years.
+    "Age of credential plugins' certificates in seconds when they were replaced.",
+    # The buckets range from 10 minutes to 4 years.
     buckets=(600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000),
 )
 EXEC_PLUGIN_CALL_TOTAL = metrics.new_counter(
     "rest_client_exec_plugin_call_total",
-    "Runs of a credential plugin, by its exit code and by how it went.",
+    "Runs of credential plugins, by exit code and call status.",
     ("code", "call_status"),
 )
 

@@ -1,4 +1,4 @@
-"""How health checks went, and the page /metrics/slis that shows it.
+"""Collect the results of health checks, and show them on the page /metrics/slis.
 
 Go: k8s.io/component-base/metrics/prometheus/slis
 """
@@ -20,27 +20,30 @@ ERROR: Literal["error"] = "error"
 REGISTRY = metrics.KubeRegistry()
 
 HEALTHCHECK = metrics.new_gauge(
-    "kubernetes_healthcheck", "1 if the check succeeded the last time, else 0.", ["name", "type"], level=metrics.STABLE
+    "kubernetes_healthcheck",
+    "1 if the last run of the check succeeded, else 0.",
+    ["name", "type"],
+    level=metrics.STABLE,
 )
 HEALTHCHECKS_TOTAL = metrics.new_counter(
-    "kubernetes_healthchecks_total", "Runs of a check by result.", ["name", "type", "status"], level=metrics.STABLE
+    "kubernetes_healthchecks_total", "Runs of the check, by result.", ["name", "type", "status"], level=metrics.STABLE
 )
 
 
 @cache
 def register() -> None:
-    """Put the metrics on the page. Later calls do nothing."""
+    """Add the metrics to the page; further calls do nothing."""
     REGISTRY.must_register(HEALTHCHECK, HEALTHCHECKS_TOTAL)
     metrics.register_process_start_time(REGISTRY)
 
 
 def handler_with_reset() -> Handler:
-    """Serves the page; a DELETE forgets the results."""
+    """Return a handler for the page; a DELETE resets the results."""
     register()
     return http.handler_with_reset(REGISTRY)
 
 
 def observe_healthcheck(name: str, healthcheck_type: str, status: Literal["success", "error"]) -> None:
-    """Count one run of a check that was asked for at the path of that type, such as healthz."""
+    """Count one run of a check, requested at the path of this type, such as healthz."""
     HEALTHCHECK.labels(name, healthcheck_type).set(1 if status == SUCCESS else 0)
     HEALTHCHECKS_TOTAL.labels(name, healthcheck_type, status).inc()

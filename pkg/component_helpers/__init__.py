@@ -1,4 +1,4 @@
-"""Helpers around the API types that several components share.
+"""Provide helpers for API types that several components share.
 
 Go: k8s.io/component-helpers
 """

@@ -1,4 +1,4 @@
-"""Helpers for what any component of a cluster does with the API server.
+"""Provide helpers for the tasks that any component performs with the API server.
 
 Go: k8s.io/component-helpers/apimachinery
 """

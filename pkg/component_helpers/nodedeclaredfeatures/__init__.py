@@ -1,4 +1,4 @@
-"""Features that nodes declare, and pods that may only run where they are declared.
+"""Declare features of nodes, and find the features that a pod requires.
 
 Go: k8s.io/component-helpers/nodedeclaredfeatures
 """

@@ -1,4 +1,4 @@
-"""The features that nodes declare in this release.
+"""List the features that nodes declare in this release.
 
 Go: k8s.io/component-helpers/nodedeclaredfeatures/features
 """
@@ -48,7 +48,7 @@ def _resizes_init_containers(old: v1.Pod, new: v1.Pod) -> bool:
 def _for_updates_alone(
     name: str, infer_for_update: Callable[[v1.Pod, v1.Pod], bool] = lambda old, new: False
 ) -> Feature:
-    """A feature of the API server's dealings with a node: no pod needs it to be scheduled."""
+    """Return a feature that concerns only requests of the API server, so no pod requires it for scheduling."""
     return Feature(
         name, lambda cfg: cfg.feature_gates.enabled(name), lambda pod: False, infer_for_update=infer_for_update
     )

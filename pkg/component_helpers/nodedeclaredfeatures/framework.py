@@ -1,6 +1,6 @@
-"""Which features a node has, which a pod needs, and whether the one has what the other needs.
+"""Find the features of a node and those that a pod requires, and compare them.
 
-Sets of features are frozensets of names. Go has bitmaps, for a scheduler with thousands of nodes.
+A set of features is a frozenset of names. Go uses bitmaps, for a scheduler with thousands of nodes.
 
 Go: k8s.io/component-helpers/nodedeclaredfeatures/framework.go
 """
@@ -18,20 +18,20 @@ from pkg.component_helpers.nodedeclaredfeatures.types import Feature, NodeConfig
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """Whether a node has all that is needed, and what it lacks, sorted."""
+    """Describe whether a node has all required features, and the sorted missing ones."""
 
     is_match: bool
     unsatisfied_requirements: tuple[str, ...] = ()
 
 
 class Framework:
-    """Has no state but the features it knows. Thread-safe."""
+    """Match features; thread-safe, because the only state is the list of known features."""
 
     def __init__(self, registry: Iterable[Feature]) -> None:
         self._registry = sorted(registry, key=lambda feature: feature.name)
 
     def discover_node_features(self, cfg: NodeConfiguration) -> list[str]:
-        """The names of the features that the node has, sorted."""
+        """Return the sorted names of the features that the node has."""
         return [
             feature.name
             for feature in self._registry
@@ -39,7 +39,7 @@ class Framework:
         ]
 
     def infer_for_pod_scheduling(self, pod: v1.Pod, target_version: Version) -> frozenset[str]:
-        """The features without which a node of target_version cannot run the pod."""
+        """Return the features that a node of target_version needs to run the pod."""
         return frozenset(
             feature.name
             for feature in self._registry
@@ -47,7 +47,7 @@ class Framework:
         )
 
     def infer_for_pod_update(self, old_pod: v1.Pod, new_pod: v1.Pod, target_version: Version) -> frozenset[str]:
-        """The features without which a node of target_version cannot make of the one pod the other."""
+        """Return the features that a node of target_version needs to apply the pod's change."""
         return frozenset(
             feature.name
             for feature in self._registry
@@ -55,7 +55,7 @@ class Framework:
         )
 
     def match_node_feature_set(self, required_features: frozenset[str], node_features: frozenset[str]) -> MatchResult:
-        """Whether a node that has node_features has what is required."""
+        """Compare the required features with those of a node."""
         missing = tuple(sorted(required_features - node_features))
         return MatchResult(not missing, missing)
 

@@ -1,4 +1,4 @@
-"""What a declared feature is, and what a node tells of itself to find those that it has.
+"""Define a declared feature, and the node's configuration from which its features follow.
 
 Go: k8s.io/component-helpers/nodedeclaredfeatures/types/types.go
 """
@@ -14,21 +14,21 @@ from pkg.apimachinery.util.version import Version
 
 
 class FeatureGate(Protocol):
-    """Knows which gates are on."""
+    """Define how to find out which gates are on."""
 
     def enabled(self, key: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFeatures:
-    """What the container runtime can do."""
+    """Describe what the container runtime supports."""
 
     user_namespaces_host_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfiguration:
-    """What decides which features a node has."""
+    """Hold what determines a node's features."""
 
     feature_gates: FeatureGate
     version: Version | None = None
@@ -37,10 +37,11 @@ class NodeConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature; Go has an interface and a package for each.
+    """Describe a feature; Go has an interface and a package for each.
 
-    discover tells whether a node has it, infer_for_scheduling whether a pod needs it, infer_for_update whether the
-    change from one pod to another does. After max_version, if there is one, each node has it, and none declares it.
+    `discover` reports whether a node has the feature, `infer_for_scheduling` whether a pod needs it, and
+    `infer_for_update` whether the change of a pod needs it. In versions after `max_version`, every node has the
+    feature, and none declares it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Computing what pods request and may use.
+"""Compute the requests and limits of pods.
 
 Go: k8s.io/component-helpers/resource
 """

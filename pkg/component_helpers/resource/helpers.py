@@ -1,7 +1,7 @@
-"""What a pod as a whole asks for and may use, by its containers and its own pod-level resources.
+"""Compute the requests and limits of a whole pod from its containers and its pod-level resources.
 
-Init containers run one after the other, so what counts is the largest of them; sidecars stay, so each adds to
-what runs after it and to the regular containers.
+Init containers run one after the other, so the largest of them counts. Sidecars keep running, so each of them adds to
+the init containers after it and to the regular containers.
 
 Go: k8s.io/component-helpers/resource/helpers.go
 """
@@ -29,16 +29,17 @@ INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
 
 @dataclass(slots=True)
 class PodResourcesOptions:
-    """How pod_requests and pod_limits count."""
+    """Describe how pod_requests and pod_limits compute."""
 
-    # Heed what the pod's status reports, as in-place resizing needs; the same for pod-level resources.
+    # True to consider the resources in the pod's status, as in-place resizing requires. The next option does so for
+    # pod-level resources.
     use_status_resources: bool = False
     in_place_pod_level_resources_vertical_scaling_enabled: bool = False
-    # Leave out what the RuntimeClass adds.
+    # True to leave out the overhead of the RuntimeClass.
     exclude_overhead: bool = False
-    # Called with what each container effectively needs.
+    # This function is called with the effective resources of each container.
     container_fn: Callable[[ResourceList, ContainerType], None] | None = None
-    # Stand in for requests that a container does not make; one of zero is made.
+    # These values replace requests that a container does not make. An explicit request of zero is kept.
     non_missing_container_requests: ResourceList = field(default_factory=dict)
     skip_pod_level_resources: bool = False
     skip_container_level_resources: bool = False
@@ -49,7 +50,7 @@ _SUPPORTED_POD_LEVEL_RESOURCES = frozenset({v1.RESOURCE_CPU, v1.RESOURCE_MEMORY}
 
 
 def supported_pod_level_resources() -> set[str]:
-    """What pods can ask for as a whole; the last stands for all names that begin with it."""
+    """Return the resources that pods can request as a whole; the last one stands for all names with this prefix."""
     return {*_SUPPORTED_POD_LEVEL_RESOURCES, v1.RESOURCE_HUGE_PAGES_PREFIX}
 
 
@@ -58,7 +59,7 @@ def is_supported_pod_level_resource(name: str) -> bool:
 
 
 def is_pod_level_resources_set(pod: v1.Pod) -> bool:
-    """Whether the pod as a whole has requests or limits."""
+    """Report whether the pod has pod-level requests or limits."""
     return is_pod_level_requests_set(pod) or is_pod_level_limits_set(pod)
 
 
@@ -73,7 +74,7 @@ def is_pod_level_limits_set(pod: v1.Pod) -> bool:
 
 
 def pod_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
-    """What the pod requests. Pod-level requests take the place of the containers' sums."""
+    """Return the pod's requests; pod-level requests replace the sums of the containers."""
     requests: ResourceList = {}
     if not opts.skip_container_level_resources:
         requests = aggregate_container_requests(pod, opts)
@@ -92,7 +93,7 @@ def pod_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
 
 
 def pod_limits(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
-    """What the pod may use. Pod-level limits replace containers'; overhead adds to limits that are set."""
+    """Return the pod's limits; pod-level limits replace the containers', and overhead adds to limits that are set."""
     limits = aggregate_container_limits(pod, opts)
     spec = pod.spec.resources
     if not opts.skip_pod_level_resources and spec is not None and is_pod_level_resources_set(pod):
@@ -125,7 +126,7 @@ _ZERO = Quantity(0)
 
 
 def aggregate_container_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
-    """What the pod's containers request together."""
+    """Return the sum of the containers' requests."""
 
     def effective(container: v1.Container, status: v1.ContainerStatus | None) -> Mapping[str, Quantity]:
         requests: Mapping[str, Quantity] = container.resources.requests
@@ -143,7 +144,7 @@ def aggregate_container_requests(pod: v1.Pod, opts: PodResourcesOptions) -> Reso
 
 
 def aggregate_container_limits(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
-    """What the pod's containers may use together."""
+    """Return the sum of the containers' limits."""
 
     def effective(container: v1.Container, status: v1.ContainerStatus | None) -> Mapping[str, Quantity]:
         if status is None or status.resources is None:
@@ -158,7 +159,7 @@ def _aggregate(
     opts: PodResourcesOptions,
     effective: Callable[[v1.Container, v1.ContainerStatus | None], Mapping[str, Quantity]],
 ) -> ResourceList:
-    """Sum up containers, and see that the sum covers each init container with the sidecars before it."""
+    """Add up the containers, and make sure that the total covers each init container with the sidecars before it."""
     statuses: dict[str, v1.ContainerStatus] = {}
     if opts.use_status_resources:
         statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
@@ -197,7 +198,10 @@ def _determine_effective_requests(
     actuated: Mapping[str, Quantity],
     allocated: Mapping[str, Quantity],
 ) -> ResourceList:
-    """The most of what is wanted, in force and promised; what can never be granted does not count."""
+    """Return the maximum of the desired, actuated and allocated requests.
+
+    Desired requests are left out if the resize is infeasible.
+    """
     if is_pod_resize_infeasible(pod):
         return _max(actuated, allocated)
     return _max(spec, actuated, allocated)
@@ -212,7 +216,7 @@ def _determine_effective_limits(
 
 
 def is_pod_resize_infeasible(pod: v1.Pod) -> bool:
-    """Whether the pod waits for a resize that this node can never grant."""
+    """Report whether the pod waits for a resize that this node can never perform."""
     return _resize_pending_reason(pod) == v1.POD_REASON_INFEASIBLE
 
 

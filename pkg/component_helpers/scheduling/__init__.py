@@ -1,4 +1,4 @@
-"""Helpers about placing pods on nodes.
+"""Provide helpers for the placement of pods on nodes.
 
 Go: k8s.io/component-helpers/scheduling
 """

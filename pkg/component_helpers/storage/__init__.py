@@ -1,4 +1,4 @@
-"""Questions about storage that the kubelet and others answer alike.
+"""Provide helpers for storage that several components share.
 
 Go: k8s.io/component-helpers/storage
 """

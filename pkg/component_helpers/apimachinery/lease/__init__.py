@@ -1,4 +1,4 @@
-"""A lease that a component renews to show that it lives.
+"""Renew a lease to show that a component is alive.
 
 Go: k8s.io/component-helpers/apimachinery/lease
 """

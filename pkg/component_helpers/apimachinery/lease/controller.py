@@ -1,4 +1,4 @@
-"""Makes a lease and renews it.
+"""Create a lease, and renew it.
 
 Go: k8s.io/component-helpers/apimachinery/lease/controller.go
 """
@@ -19,34 +19,35 @@ from pkg.apimachinery.util import wait
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# How often a renewal is tried before the next one is due.
+# The number of attempts for one renewal.
 MAX_UPDATE_RETRIES = 5
-# The longest pause between attempts to get or make the lease, in seconds.
+# The maximum delay, in seconds, between attempts to get or create the lease.
 MAX_BACKOFF = 7.0
 RENEW_JITTER = 0.04
 
-# Finishes a lease in place before it is sent. What it raises keeps the lease from being made or renewed.
+# The function completes a lease in place before it is sent. If it raises, the lease is neither created nor renewed.
 ProcessLeaseFunc = Callable[[coordinationv1.Lease], None]
 
 
 class LeaseUpdateError(Exception):
-    """The lease could not be renewed, in a few attempts."""
+    """Signal that several attempts to renew the lease failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsuredLease:
-    """The lease that there is."""
+    """Hold the existing lease."""
 
-    # None when it could not be prepared, for the next round to try.
+    # None if the lease could not be prepared; the next round tries again.
     lease: coordinationv1.Lease | None
-    # Whether it was made now.
+    # True if the lease was created just now.
     created: bool = False
 
 
 class Controller:
-    """Keeps one lease alive. Only run's thread uses it.
+    """Keep one lease renewed; only run's thread may use the controller.
 
-    Go's start and stop, which delete the lease first and last, are for other components than a kubelet.
+    Go's Start and Stop, which delete the lease at the beginning and at the end, are for other components than a
+    kubelet.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Controller:
         lease_namespace: str,
         new_lease_post_process_func: ProcessLeaseFunc | None,
     ) -> None:
-        """Without a client nothing is ever done. renew_interval is in seconds."""
+        """Prepare a controller, which does nothing without a client; renew_interval is in seconds."""
         self._clock = clock
         self._lease_client = client.coordination_v1.leases(lease_namespace) if client is not None else None
         self._holder_identity = holder_identity
@@ -71,7 +72,7 @@ class Controller:
         self._lease_name = lease_name
         self._lease_namespace = lease_namespace
         self._new_lease_post_process_func = new_lease_post_process_func
-        # The lease as it was last made or renewed.
+        # This is the lease as it was last created or renewed.
         self.latest_lease: coordinationv1.Lease | None = None
 
     def run(self, ctx: golang.Context) -> None:
@@ -82,16 +83,16 @@ class Controller:
         wait.jitter_until(lambda: self.sync(ctx), self._renew_interval, RENEW_JITTER, True, ctx, self._clock)
 
     def sync(self, ctx: golang.Context) -> None:
-        """Renew the lease once, after making it if need be."""
+        """Renew the lease once, and create it first if necessary."""
         if self.latest_lease is not None:
-            # Hardly anybody else writes it, so that it need not be read first.
+            # Hardly anything else writes the lease, so it is not read before the update.
             try:
                 self.retry_update_lease(ctx, self.latest_lease)
                 return
             except golang.ContextError:
                 raise
             except Exception as err:
-                # It may have been deleted, or changed by somebody else: look at what there is.
+                # The lease may have been deleted, or changed by another client, so look at the existing one.
                 klog.info_s("failed to update lease using latest lease, fallback to ensure lease", err=err)
         ensured = self.backoff_ensure_lease(ctx)
         self.latest_lease = lease = ensured.lease
@@ -102,11 +103,11 @@ class Controller:
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever it is, the next round renews the lease.
+            # Whatever failed, the next round renews the lease.
             klog.error_s(err, "Will retry updating lease", interval=self._renew_interval)
 
     def backoff_ensure_lease(self, ctx: golang.Context) -> EnsuredLease:
-        """ensure_lease, again and again until it does not fail. Raises ctx.err() once ctx is done."""
+        """Repeat ensure_lease until it succeeds; raise ctx.err() once ctx is done."""
         pause = 0.1
         while True:
             try:
@@ -114,13 +115,13 @@ class Controller:
             except golang.ContextError:
                 raise
             except Exception as err:
-                # Whatever it is, without its lease the node counts as dead: there is nothing to do but to try.
+                # Without its lease the node counts as dead, so any error leads to another attempt.
                 pause = min(2 * pause, MAX_BACKOFF)
                 klog.error_s(err, "Failed to ensure lease exists, will retry", interval=pause)
             wait.pause(ctx, pause, self._clock)
 
     def ensure_lease(self, ctx: golang.Context) -> EnsuredLease:
-        """Look for the lease, and make it if there is none. Raises what the API server says."""
+        """Get the lease, or create it if it does not exist; raise the API server's errors."""
         assert self._lease_client is not None
         try:
             return EnsuredLease(self._lease_client.get(ctx, self._lease_name))
@@ -133,7 +134,7 @@ class Controller:
         return EnsuredLease(self._lease_client.create(ctx, lease), created=True)
 
     def retry_update_lease(self, ctx: golang.Context, base: coordinationv1.Lease | None) -> None:
-        """Renew base. Raises LeaseUpdateError after a few attempts, and ctx.err() once ctx is done."""
+        """Renew `base`; raise LeaseUpdateError after several attempts, and ctx.err() once ctx is done."""
         assert self._lease_client is not None
         last: Exception | None = None
         for attempt in range(MAX_UPDATE_RETRIES):
@@ -147,7 +148,7 @@ class Controller:
                 except golang.ContextError:
                     raise
                 except Exception as err:
-                    # Whatever it is, the attempts that are left may do better; the last failure is raised.
+                    # A later attempt may succeed after any error; the last error is raised at the end.
                     klog.error_s(err, "Failed to update lease")
                     last = err
                     if apierrors.is_conflict(err):
@@ -158,7 +159,7 @@ class Controller:
         raise LeaseUpdateError(f"failed {MAX_UPDATE_RETRIES} attempts to update lease") from last
 
     def new_lease(self, base: coordinationv1.Lease | None) -> tuple[coordinationv1.Lease, Exception | None]:
-        """base renewed, or a new lease; and why it could not be finished, if so."""
+        """Return a renewed copy of `base`, or a new lease, and the error if it could not be completed."""
         if base is None:
             lease = coordinationv1.Lease(
                 metadata=metav1.ObjectMeta(name=self._lease_name, namespace=self._lease_namespace),
@@ -166,7 +167,7 @@ class Controller:
             )
         else:
             lease = metav1.deepcopy(base)
-        # The configuration may have changed since the lease was made.
+        # The configuration may have changed since the lease was created.
         lease.spec.lease_duration_seconds = self._lease_duration_seconds
         lease.spec.renew_time = metav1.micro_time(self._clock.now())
         if self._new_lease_post_process_func is not None:
@@ -175,6 +176,6 @@ class Controller:
             except golang.ContextError:
                 raise
             except Exception as err:
-                # It has been logged where it happened, and counts as a failed attempt.
+                # The error was logged where it occurred, and counts as a failed attempt.
                 return lease, err
         return lease, None

@@ -1,4 +1,4 @@
-"""Helpers for node objects that more than one component uses.
+"""Provide helpers for node objects that several components use.
 
 Go: k8s.io/component-helpers/node/util
 """

@@ -1,4 +1,4 @@
-"""The host's name.
+"""Determine the host's name.
 
 Go: k8s.io/component-helpers/node/util/hostname.go
 """
@@ -9,7 +9,7 @@ import socket
 
 
 def get_hostname(hostname_override: str) -> str:
-    """The override or the system's name, trimmed and in lower case. Raises ValueError if nothing is left."""
+    """Return the override or the system's name, trimmed and in lower case; raise ValueError if it is empty."""
     name = (hostname_override or socket.gethostname()).strip()
     if not name:
         raise ValueError("empty hostname is invalid")

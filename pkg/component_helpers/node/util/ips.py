@@ -1,4 +1,4 @@
-"""Addresses of nodes as they are configured.
+"""Parse the configured addresses of a node.
 
 Go: k8s.io/component-helpers/node/util/ips.go
 """
@@ -13,9 +13,9 @@ _DUAL_STACK_CLOUD_PROVIDERS = ("", "external")
 
 
 def parse_node_ip_argument(node_ip: str, cloud_provider: str) -> tuple[list[IPAddress], list[str]]:
-    """The one address, or one of each family, of `--node-ip`, and what in it is no address.
+    """Return the addresses in `--node-ip`, and the parts that are not valid addresses.
 
-    Raises ValueError for several addresses that are no such pair.
+    There may be one address, or one of each family; raise ValueError for any other combination.
     """
     addresses: list[IPAddress] = []
     invalid = []

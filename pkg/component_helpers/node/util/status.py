@@ -1,4 +1,4 @@
-"""Writing the status of nodes.
+"""Write the status of nodes.
 
 Go: k8s.io/component-helpers/node/util/status.go
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def patch_node_status(
     ctx: golang.Context, core_v1_client: kubernetes.CoreV1, node_name: str, old_node: v1.Node, new_node: v1.Node
 ) -> tuple[v1.Node, bytes]:
-    """Make the node's metadata and status on the server those of `new_node`. Returns the node and the patch.
+    """Patch the node's metadata and status on the server to those of `new_node`; return the node and the patch.
 
-    Only what differs between the two nodes is sent, and never their specs. Raises what the client raises.
+    The patch contains only the differences between the two nodes, and never their specs. Raise the client's errors.
     """
     patch = _prepare_patch_for_node_status(old_node, new_node)
     nodes = core_v1_client.nodes()
@@ -35,7 +35,7 @@ def _prepare_patch_for_node_status(old_node: v1.Node, new_node: v1.Node) -> byte
         new["spec"] = old["spec"]
     else:
         new.pop("spec", None)
-    # A node may have several addresses of one type, but addresses are merged by type: replace them all.
+    # A node may have several addresses of one type, but a patch merges addresses by type, so all of them are replaced.
     addresses = new.get("status", {}).get("addresses", [])
     replace = bool(old_node.status.addresses) and old_node.status.addresses != new_node.status.addresses
     if replace:

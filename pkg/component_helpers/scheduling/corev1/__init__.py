@@ -1,4 +1,4 @@
-"""Taints, tolerations, priorities, and in nodeaffinity node selectors.
+"""Match taints with tolerations and, in nodeaffinity, nodes with node selectors.
 
 Go: k8s.io/component-helpers/scheduling/corev1
 """

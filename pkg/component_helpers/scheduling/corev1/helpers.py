@@ -1,4 +1,4 @@
-"""Taints, tolerations and priorities.
+"""Match taints with tolerations.
 
 Go: k8s.io/component-helpers/scheduling/corev1/helpers.go, k8s.io/api/core/v1/toleration.go
 """
@@ -11,13 +11,11 @@ from pkg import klog
 from pkg.api.core import v1
 from pkg.golang import strconv
 
-# As the API accepts whole numbers: no plus sign, no leading zeros.
-
 
 def tolerations_tolerate_taint(
     tolerations: Iterable[v1.Toleration], taint: v1.Taint, enable_comparison_operators: bool
 ) -> bool:
-    """Whether any of the tolerations matches the taint."""
+    """Report whether any of the tolerations matches the taint."""
     return any(tolerates_taint(t, taint, enable_comparison_operators) for t in tolerations)
 
 
@@ -27,7 +25,10 @@ def find_matching_untolerated_taint(
     inclusion_filter: Callable[[v1.Taint], bool] | None,
     enable_comparison_operators: bool,
 ) -> v1.Taint | None:
-    """The first taint, of those that the filter lets through, without a toleration; None if there is none."""
+    """Return the first taint without a matching toleration, or None if there is none.
+
+    Only taints that pass the filter are considered.
+    """
     tolerations = list(tolerations)
     for taint in taints:
         if inclusion_filter is not None and not inclusion_filter(taint):
@@ -38,7 +39,10 @@ def find_matching_untolerated_taint(
 
 
 def tolerates_taint(toleration: v1.Toleration, taint: v1.Taint, enable_comparison_operators: bool) -> bool:
-    """Whether the toleration matches. An empty effect or key means any, no operator means Equal."""
+    """Report whether the toleration matches the taint.
+
+    An empty effect or key matches any, and an empty operator means Equal.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -1,4 +1,4 @@
-"""Do a node's labels and name match what a pod demands of its node?
+"""Check whether a node's labels and name match the requirements of a pod.
 
 Go: k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go
 """
@@ -24,13 +24,16 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """A pod's node selector and required node affinity. Both must match."""
+    """Hold a pod's node selector and required node affinity, both of which must match."""
 
     label_selector: dict[str, str]
     node_selector: v1.NodeSelector | None
 
     def match(self, node: v1.Node | None) -> bool:
-        """A senseless selector just matches nothing. Go returns an error too, which nobody uses."""
+        """Report whether the node matches; an invalid selector matches nothing.
+
+        Go also returns an error, which no caller uses.
+        """
         found = {} if node is None else node.metadata.labels
         if any(found.get(key) != value for key, value in self.label_selector.items()):
             return False
@@ -40,19 +43,19 @@ class RequiredNodeAffinity:
 
 
 def get_required_node_affinity(pod: v1.Pod) -> RequiredNodeAffinity:
-    """What the pod demands, as opposed to prefers."""
+    """Return the pod's requirements, without its preferences."""
     affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
     selector = None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
     return RequiredNodeAffinity(pod.spec.node_selector, selector)
 
 
 def match_node_selector(selector: v1.NodeSelector, node: v1.Node) -> bool:
-    """Whether one of the terms matches; an empty term does not."""
+    """Report whether one of the terms matches; an empty term does not."""
     return any(_match_term(term, node) for term in selector.node_selector_terms)
 
 
 def _match_term(term: v1.NodeSelectorTerm, node: v1.Node) -> bool:
-    """An empty term, or one with a requirement that makes no sense, matches nothing."""
+    """Report whether the term matches; an empty or invalid term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     try:
@@ -67,7 +70,7 @@ def _match_term(term: v1.NodeSelectorTerm, node: v1.Node) -> bool:
 
 
 def _requirement(requirement: v1.NodeSelectorRequirement) -> labels.Requirement:
-    """Raises ValueError."""
+    """Return the requirement on a label; raise ValueError if it is invalid."""
     operator = _OPERATORS.get(requirement.operator)
     if operator is None:
         raise ValueError(f'operator: Unsupported value: "{requirement.operator}"')
@@ -76,7 +79,7 @@ def _requirement(requirement: v1.NodeSelectorRequirement) -> labels.Requirement:
 
 @dataclass(frozen=True, slots=True)
 class _FieldRequirement:
-    """What a field of the node must be, or must not be."""
+    """Describe the value that a field of the node must have, or must not have."""
 
     field: str
     value: str
@@ -87,7 +90,7 @@ class _FieldRequirement:
 
 
 def _field_requirement(requirement: v1.NodeSelectorRequirement) -> _FieldRequirement:
-    """Raises ValueError."""
+    """Return the requirement on a field; raise ValueError if it is invalid."""
     if requirement.operator not in (v1.NODE_SELECTOR_OP_IN, v1.NODE_SELECTOR_OP_NOT_IN):
         raise ValueError(f'operator: Unsupported value: "{requirement.operator}"')
     if len(requirement.values) != 1:

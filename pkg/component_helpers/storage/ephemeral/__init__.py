@@ -1,4 +1,4 @@
-"""Claims that are made for one volume of one pod and go with it.
+"""Handle generic ephemeral volumes, whose claims are created for one pod and deleted with it.
 
 Go: k8s.io/component-helpers/storage/ephemeral
 """

@@ -1,4 +1,4 @@
-"""Claims that are made for one volume of one pod and go with it.
+"""Handle generic ephemeral volumes, whose claims are created for one pod and deleted with it.
 
 Go: k8s.io/component-helpers/storage/ephemeral/ephemeral.go
 """
@@ -9,12 +9,12 @@ from pkg.api.core import v1
 
 
 def volume_claim_name(pod: v1.Pod, volume: v1.Volume) -> str:
-    """The name of the claim that is made for the volume; volume_is_for_pod tells whether it is that one."""
+    """Return the name of the volume's claim; call volume_is_for_pod to check the claim of this name."""
     return f"{pod.metadata.name}-{volume.name}"
 
 
 def volume_is_for_pod(pod: v1.Pod, pvc: v1.PersistentVolumeClaim) -> None:
-    """Raises ValueError for a claim that only has the name of one that is made for the pod."""
+    """Raise ValueError if the claim was not created for the pod, and only has the same name."""
     controlled = any(ref.controller and ref.uid == pod.metadata.uid for ref in pvc.metadata.owner_references)
     if pvc.metadata.namespace != pod.metadata.namespace or not controlled:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Claims and the persistent volumes behind them.
+"""Check whether persistent volumes can be used on a node.
 
 Go: k8s.io/component-helpers/storage/volume
 """

@@ -1,4 +1,4 @@
-"""Where a persistent volume may be used.
+"""Check whether a persistent volume can be used on a node.
 
 Go: k8s.io/component-helpers/storage/volume/helpers.go
 """
@@ -11,7 +11,7 @@ from pkg.component_helpers.scheduling.corev1 import nodeaffinity
 
 
 def check_node_affinity(pv: v1.PersistentVolume, node_labels: dict[str, str]) -> None:
-    """Raises ValueError when the volume is not for nodes with these labels."""
+    """Raise ValueError when the volume's node affinity does not match these labels."""
     affinity = pv.spec.node_affinity
     if affinity is None or affinity.required is None:
         return

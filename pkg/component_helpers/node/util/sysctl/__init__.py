@@ -1,4 +1,4 @@
-"""Names and namespaces of kernel parameters, and reading and writing them.
+"""Read and write kernel parameters, and find the namespaces to which they belong.
 
 Go: k8s.io/component-helpers/node/util/sysctl
 """

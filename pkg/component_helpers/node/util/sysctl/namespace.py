@@ -1,4 +1,4 @@
-"""Which kernel namespace a sysctl belongs to.
+"""Find the kernel namespace to which a sysctl belongs.
 
 Go: k8s.io/component-helpers/node/util/sysctl/namespace.go
 """
@@ -15,7 +15,7 @@ IPC_NAMESPACE: Namespace = "IPC"
 NET_NAMESPACE: Namespace = "Net"
 UNKNOWN_NAMESPACE: Namespace = ""
 
-# "kernel.shm" and "kernel.msg" are what the patterns "kernel.shm*" and "kernel.msg*" are cut to.
+# "kernel.shm" and "kernel.msg" are here because the patterns "kernel.shm*" and "kernel.msg*" are cut at the star.
 _IPC_NAMES = frozenset(
     f"kernel.{name}"
     for name in (
@@ -45,12 +45,12 @@ def _namespace_of(name: str) -> Namespace:
 
 @dataclass(frozen=True, slots=True)
 class NamespacedSysctl:
-    """A sysctl, or all whose names begin alike, and the namespace that it belongs to."""
+    """Describe a sysctl, or all sysctls with a common prefix, and their namespace."""
 
     namespace: Namespace
-    # Dotted, up to the first star.
+    # The name in dotted form, up to the first star.
     name: str
-    # Whether there was a star.
+    # True if there was a star.
     is_prefix: bool
 
 

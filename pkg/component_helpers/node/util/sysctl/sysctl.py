@@ -1,4 +1,4 @@
-"""Reading and writing /proc/sys, and the two ways to write a sysctl's name.
+"""Read and write /proc/sys, and normalize the two forms of a sysctl's name.
 
 Go: k8s.io/component-helpers/node/util/sysctl/sysctl.go
 """
@@ -9,19 +9,19 @@ from pathlib import Path
 
 SYSCTL_BASE = "/proc/sys"
 
-# Whether the kernel refuses memory that may not be there once it is used.
+# This controls whether the kernel grants more memory than it may be able to provide.
 VM_OVERCOMMIT_MEMORY = "vm/overcommit_memory"
 VM_OVERCOMMIT_MEMORY_ALWAYS = 1
-# What the kernel does when memory runs out.
+# This controls what the kernel does when memory runs out.
 VM_PANIC_ON_OOM = "vm/panic_on_oom"
 VM_PANIC_ON_OOM_INVOKE_OOM_KILLER = 0
-# Seconds from a panic to the reboot.
+# The seconds from a panic to the reboot.
 KERNEL_PANIC = "kernel/panic"
 KERNEL_PANIC_REBOOT_TIMEOUT = 10
-# Whether the kernel panics when it finds itself broken.
+# This controls whether the kernel panics after an internal error.
 KERNEL_PANIC_ON_OOPS = "kernel/panic_on_oops"
 KERNEL_PANIC_ON_OOPS_ALWAYS = 1
-# How many keys root may have, and bytes in them.
+# The maximum number of root's keys, and of the bytes in them.
 ROOT_MAX_KEYS = "kernel/keys/root_maxkeys"
 ROOT_MAX_KEYS_SETTING = 1_000_000
 ROOT_MAX_BYTES = "kernel/keys/root_maxbytes"
@@ -31,7 +31,7 @@ _SWAP = str.maketrans("./", "/.")
 
 
 def normalize_name(name: str) -> str:
-    """The dotted form: net/ipv6/conf/br0.7/mtu → net.ipv6.conf.br0/7.mtu."""
+    """Return the dotted form: net/ipv6/conf/br0.7/mtu → net.ipv6.conf.br0/7.mtu."""
     for character in name:
         if character == ".":
             return name
@@ -41,10 +41,10 @@ def normalize_name(name: str) -> str:
 
 
 def get_sysctl(name: str, root: str = SYSCTL_BASE) -> int:
-    """A setting that is a number, by its path. Raises OSError, ValueError."""
+    """Return a numeric parameter by its path; raise OSError or ValueError."""
     return int(Path(root, name).read_text())
 
 
 def set_sysctl(name: str, value: int, root: str = SYSCTL_BASE) -> None:
-    """Raises OSError."""
+    """Set a numeric parameter by its path; raise OSError."""
     Path(root, name).write_text(str(value))

@@ -1,4 +1,4 @@
-"""Registry credentials: where they come from and which of them fit an image.
+"""Read registry credentials, and find those that match an image.
 
 Go: pkg/credentialprovider
 """

@@ -1,4 +1,4 @@
-"""Reads Docker's credential files: config.json and the older .dockercfg.
+"""Read Docker's credential files: config.json and the older .dockercfg.
 
 Go: pkg/credentialprovider/config.go
 """
@@ -25,23 +25,23 @@ _preferred_path = ""
 
 @dataclass(frozen=True, slots=True)
 class DockerConfigEntry:
-    """Credentials of one registry."""
+    """Hold the credentials for one registry."""
 
     username: str = ""
     password: str = ""
     email: str = ""
 
 
-# Registry (host, optionally with a path) → its credentials.
+# This maps a registry (a host, optionally with a path) to its credentials.
 DockerConfig = dict[str, DockerConfigEntry]
 
 
 class DockerConfigError(ValueError):
-    """A credential file that cannot be understood."""
+    """Signal that a credential file cannot be parsed."""
 
 
 class _Entry(msgspec.Struct):
-    """A null counts as nothing, here and below."""
+    """Describe an entry; null means absent, here and below."""
 
     username: str | None = None
     password: str | None = None
@@ -57,34 +57,34 @@ class _ConfigJSON(msgspec.Struct):
 
 
 def set_preferred_dockercfg_path(path: str) -> None:
-    """Directory that is searched first; the kubelet sets its root directory at start."""
+    """Set the directory that is searched first, which is the kubelet's root directory."""
     global _preferred_path
     _preferred_path = path
 
 
 def default_dockercfg_paths() -> list[str]:
-    """Directories in which a .dockercfg is looked for, in order."""
+    """List the directories in which a .dockercfg is searched, in order."""
     return [_preferred_path, "", os.path.expanduser("~"), "/"]
 
 
 def default_docker_config_json_paths() -> list[str]:
-    """Directories in which a config.json is looked for, in order."""
+    """List the directories in which a config.json is searched, in order."""
     return [_preferred_path, "", os.path.expanduser("~/.docker"), "/.docker"]
 
 
 def read_dockercfg_file(search_paths: Iterable[str] = ()) -> DockerConfig:
-    """The first readable .dockercfg. Raises FileNotFoundError when none is."""
+    """Return the first readable .dockercfg; raise FileNotFoundError if there is none."""
     return _read_first(list(search_paths) or default_dockercfg_paths(), _CONFIG_FILE_NAME, docker_config_from_bytes)
 
 
 def read_docker_config_json_file(search_paths: Iterable[str] = ()) -> DockerConfig:
-    """The first readable config.json. Raises FileNotFoundError when none is."""
+    """Return the first readable config.json; raise FileNotFoundError if there is none."""
     paths = list(search_paths) or default_docker_config_json_paths()
     return _read_first(paths, _CONFIG_JSON_FILE_NAME, docker_config_json_from_bytes)
 
 
 def read_docker_config_file() -> DockerConfig:
-    """config.json, or else .dockercfg, of the default places. Raises FileNotFoundError."""
+    """Return the config.json or else the .dockercfg in the default directories; raise FileNotFoundError."""
     try:
         return read_docker_config_json_file()
     except FileNotFoundError:
@@ -105,12 +105,12 @@ def _read_first(paths: list[str], name: str, parse: Callable[[bytes], DockerConf
 
 
 def docker_config_from_bytes(contents: bytes) -> DockerConfig:
-    """Parses .dockercfg. Raises DockerConfigError, whose text never holds the contents."""
+    """Parse a .dockercfg; raise DockerConfigError, whose text never quotes the contents."""
     return _convert(_decode(contents, _Entries | None))
 
 
 def docker_config_json_from_bytes(contents: bytes) -> DockerConfig:
-    """Parses config.json. Raises DockerConfigError, whose text never holds the contents."""
+    """Parse a config.json; raise DockerConfigError, whose text never quotes the contents."""
     config: _ConfigJSON | None = _decode(contents, _ConfigJSON | None)
     return _convert(config.auths if config is not None else None)
 
@@ -135,11 +135,14 @@ def _docker_config_entry(entry: _Entry) -> DockerConfigEntry:
 
 
 def _decode_docker_config_field_auth(field: str) -> tuple[str, str]:
-    """The auth field is base64 of "username:password", padded or not, in one line or more."""
+    """Decode the auth field, which is base64 of "username:password".
+
+    Padding is optional, and line breaks are allowed.
+    """
     field = "".join(field.split())
     try:
         decoded = base64.b64decode(field + "=" * (-len(field) % 4), validate=True).decode()
-    except ValueError:  # no base64, not even ASCII, or no UTF-8 within
+    except ValueError:  # The field is not base64, or not even ASCII, or its contents are not UTF-8.
         raise DockerConfigError("unable to decode auth field, must be base64") from None
     username, colon, password = decoded.partition(":")
     if not colon:

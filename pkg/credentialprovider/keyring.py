@@ -1,4 +1,4 @@
-"""Finds the credentials that fit an image, the most specific registry path first.
+"""Find the credentials that match an image, those with the most specific registry path first.
 
 Go: pkg/credentialprovider/keyring.go
 """
@@ -23,7 +23,7 @@ _SCHEME = re.compile("^https?://")
 
 @dataclass(frozen=True, slots=True)
 class AuthConfig:
-    """What a registry is shown."""
+    """Hold the credentials that are sent to a registry."""
 
     username: str = ""
     password: str = ""
@@ -50,7 +50,7 @@ class ServiceAccountCoordinates:
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """The API object that credentials came from."""
+    """Identify the API object that contained the credentials."""
 
     secret: SecretCoordinates | None = None
     service_account: ServiceAccountCoordinates | None = None
@@ -58,14 +58,14 @@ class CredentialSource:
 
 @dataclass(frozen=True, slots=True)
 class TrackedAuthConfig:
-    """Credentials with their source; no source means that every pod of the node may use them."""
+    """Hold credentials with their source; without a source, every pod of the node may use them."""
 
     auth_config: AuthConfig
     source: CredentialSource | None = None
 
     @property
     def auth_config_hash(self) -> str:
-        """SHA-256 of the credentials in JSON, as the pull records keep it."""
+        """Return the SHA-256 of the credentials as JSON, which the pull records contain."""
         values = {
             "username": self.auth_config.username,
             "password": self.auth_config.password,
@@ -83,20 +83,23 @@ class TrackedAuthConfig:
 
 
 class DockerKeyring(Protocol):
-    """Looks up credentials by image repository; more than one may fit, so that they can be rotated."""
+    """Define how to find credentials by image repository.
+
+    More than one may match, so that credentials can be rotated.
+    """
 
     def lookup(self, image: str) -> list[TrackedAuthConfig]: ...
 
 
 @dataclass(slots=True)
 class BasicDockerKeyring:
-    """Credentials by registry host and path."""
+    """Hold credentials by registry host and path."""
 
     _index: list[str] = field(default_factory=list)
     _creds: dict[str, list[TrackedAuthConfig]] = field(default_factory=dict)
 
     def add(self, src: CredentialSource | None, cfg: DockerConfig) -> None:
-        """Adds all entries of one file or secret."""
+        """Add all entries of one file or secret."""
         for location, entry in cfg.items():
             key = _registry_key(location)
             if key is None:
@@ -104,11 +107,11 @@ class BasicDockerKeyring:
                 continue
             creds = AuthConfig(username=entry.username, password=entry.password, email=entry.email)
             self._creds.setdefault(key, []).append(TrackedAuthConfig(creds, src))
-        # Reverse order puts quay.io/coreos in front of quay.io.
+        # The reverse order places quay.io/coreos before quay.io.
         self._index = sorted(self._creds, reverse=True)
 
     def lookup(self, image: str) -> list[TrackedAuthConfig]:
-        """All credentials whose registry matches, the most specific first."""
+        """Return all credentials whose registry matches, the most specific first."""
         found = [creds for key in self._index if urls_match(key, image) for creds in self._creds[key]]
         if not found and _is_default_registry_match(image):
             found = list(self._creds.get(_DEFAULT_REGISTRY_HOST, []))
@@ -116,7 +119,7 @@ class BasicDockerKeyring:
 
 
 def _registry_key(location: str) -> str | None:
-    """None for what is no registry."""
+    """Return the key for a registry, or None if the text is not a registry."""
     schemeless = _SCHEME.sub("", location)
     try:
         parsed = parse_schemeless_url(schemeless)
@@ -130,7 +133,7 @@ def _registry_key(location: str) -> str | None:
 
 
 def _is_default_registry_match(image: str) -> bool:
-    """Whether the image's name alone says that it is on Docker's own registry."""
+    """Report whether the image's name alone implies Docker's own registry."""
     first, slash, _ = image.partition("/")
     if not first:
         return False
@@ -140,9 +143,9 @@ def _is_default_registry_match(image: str) -> bool:
 
 
 def urls_match(glob: str, target: str) -> bool:
-    """Whether a target without scheme matches a glob such as *.docker.io, part by part of the host.
+    """Report whether a target without a scheme matches a glob such as *.docker.io.
 
-    What is no URL matches nothing.
+    The parts of the host are matched one by one. An invalid URL matches nothing.
     """
     try:
         glob_parts, glob_port, glob_path = _split_url(glob)
@@ -157,10 +160,10 @@ def urls_match(glob: str, target: str) -> bool:
 
 
 def _part_matches(part: str, pattern: str) -> bool:
-    """A star stands for any text.
+    """Report whether the text matches a pattern in which a star stands for any text.
 
-    fnmatch would make a regular expression, thirty times as large, and keep thousands of them. A secret may hold a
-    mebibyte.
+    fnmatch would compile a regular expression that is thirty times as large, and cache thousands of them. A secret may
+    contain a mebibyte.
     """
     first, *others = pattern.split("*")
     if not others:
@@ -181,13 +184,13 @@ _BAD_HOST = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]")
 
 
 def parse_schemeless_url(schemeless: str) -> SplitResult:
-    """A registry with an optional port and path. Raises ValueError for what Go's net/url does not parse."""
+    """Parse a registry with an optional port and path; raise ValueError where Go's net/url fails."""
     parsed = net.split("https://" + schemeless)
     if escape := _BAD_ESCAPE.search(schemeless):
         raise ValueError(f'invalid URL escape "{schemeless[escape.start() : escape.start() + 3]}"')
     if _BAD_HOST.search(parsed.netloc):
         raise ValueError(f'invalid character in host name "{parsed.netloc}"')
-    _ = parsed.port  # Raises for one that is no number.
+    _ = parsed.port  # Reading the port raises ValueError if it is not a number.
     return parsed
 
 
@@ -201,7 +204,7 @@ def _split_url(schemeless: str) -> tuple[list[str], str, str]:
 
 @dataclass(frozen=True, slots=True)
 class UnionDockerKeyring:
-    """Several keyrings, asked in order."""
+    """Search several keyrings in order."""
 
     keyrings: Sequence[DockerKeyring]
 

@@ -1,4 +1,4 @@
-"""The node's own credentials, read from Docker's files and kept for five minutes.
+"""Read the node's own credentials from Docker's files, and cache them for five minutes.
 
 Go: pkg/credentialprovider/provider.go, keyring.go (providersDockerKeyring)
 """
@@ -18,17 +18,20 @@ _LIFETIME = 5 * 60.0
 
 @dataclass(slots=True)
 class CachingDockerConfigProvider:
-    """Go: CachingDockerConfigProvider, around a defaultDockerConfigProvider. Thread-safe."""
+    """Cache the credentials of Docker's files; thread-safe.
+
+    Go: CachingDockerConfigProvider, around a defaultDockerConfigProvider
+    """
 
     clock: clock.Clock = field(default_factory=clock.RealClock)
     lifetime: float = _LIFETIME
-    # Guards the two below.
+    # The lock guards the two fields below.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _config: DockerConfig = field(default_factory=dict)
     _expiration: float | None = None
 
     def provide(self) -> DockerConfig:
-        """The node's registry credentials, empty when there are none."""
+        """Return the node's registry credentials, which may be empty."""
         with self._lock:
             now = self.clock.monotonic()
             if self._expiration is None or now >= self._expiration:
@@ -56,5 +59,8 @@ class _ProvidersDockerKeyring:
 
 
 def default_docker_keyring() -> DockerKeyring:
-    """Go: NewDefaultDockerKeyring."""
+    """Return a keyring with the node's own credentials.
+
+    Go: NewDefaultDockerKeyring
+    """
     return _ProvidersDockerKeyring(CachingDockerConfigProvider())

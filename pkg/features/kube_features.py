@@ -1,7 +1,7 @@
-"""Every feature gate that release 1.36 knows: its stage, default and lock, and what it depends on.
+"""List every feature gate of release 1.36 with its stage, default, lock and dependencies.
 
-Gates that only other components heed are listed too, because clusters give one `--feature-gates` value
-to all their components and an unknown gate is an error.
+Gates that only other components use are listed too, because clusters pass the same `--feature-gates` value to all
+components, and an unknown gate is an error.
 
 Go: pkg/features/kube_features.go (with the gates of apiserver, client-go and component-base)
 """
@@ -551,5 +551,5 @@ DEFAULT_KUBERNETES_FEATURE_GATE_DEPENDENCIES: dict[str, tuple[str, ...]] = {
     WORKLOAD_WITH_JOB: (GENERIC_WORKLOAD,),
 }
 
-# The process-wide gate. Set once, from flags and configuration, before anything else starts.
+# This is the process-wide gate. It is set once, from flags and configuration, before anything else starts.
 feature_gate = FeatureGate(DEFAULT_KUBERNETES_FEATURE_GATES, DEFAULT_KUBERNETES_FEATURE_GATE_DEPENDENCIES)

@@ -1,1 +1,4 @@
-"""What the API server keeps of each kind, as far as a kubelet needs it. Go: pkg/registry"""
+"""Provide the parts of the API server's registry that a kubelet needs.
+
+Go: pkg/registry
+"""

@@ -1,4 +1,4 @@
-"""What the kubelet shares with the scheduler: the check whether a pod fits a node.
+"""Check whether a pod fits a node, with the scheduler's filters.
 
 Go: pkg/scheduler
 """

@@ -1,4 +1,4 @@
-"""The scheduler's filters that a node asks too.
+"""Apply those of the scheduler's filters that a node also applies at admission.
 
 Go: pkg/scheduler/eventhandlers.go (AdmissionCheck)
 """
@@ -15,7 +15,7 @@ from pkg.scheduler.framework.plugins import nodeaffinity, nodename, nodeports, n
 
 @dataclass(frozen=True, slots=True)
 class AdmissionResult:
-    """One reason why a pod does not fit: either a resource it lacks, or a filter's name and what it says."""
+    """Describe one reason why a pod does not fit: a missing resource, or a filter's name and message."""
 
     name: str = ""
     reason: str = ""
@@ -23,7 +23,7 @@ class AdmissionResult:
 
 
 def admission_check(pod: v1.Pod, node_info: framework.NodeInfo) -> list[AdmissionResult]:
-    """Every reason that speaks against the pod on this node; none if it fits."""
+    """Return every reason why the pod does not fit the node, or an empty list if it fits."""
     results = [AdmissionResult(insufficient_resource=lacking) for lacking in noderesources.fits(pod, node_info)]
     if not corev1nodeaffinity.get_required_node_affinity(pod).match(node_info.node):
         results.append(AdmissionResult(nodeaffinity.NAME, nodeaffinity.ERR_REASON_POD))

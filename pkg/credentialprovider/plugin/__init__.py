@@ -1,4 +1,4 @@
-"""Registry credentials from programs that the administrator of a node installs.
+"""Get registry credentials from programs that the administrator of a node installs.
 
 Go: pkg/credentialprovider/plugin
 """

@@ -1,4 +1,4 @@
-"""Reads and checks CredentialProviderConfig.
+"""Read and validate a CredentialProviderConfig.
 
 Go: pkg/credentialprovider/plugin/config.go
 """
@@ -16,7 +16,7 @@ from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
 from pkg.component_base.cli.flag import format_duration
 
-# Versions of the exec protocol; the newest is the only one with service account tokens.
+# These are the versions of the exec protocol. Only the newest supports service account tokens.
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 API_VERSIONS = (V1, "credentialprovider.kubelet.k8s.io/v1alpha1", "credentialprovider.kubelet.k8s.io/v1beta1")
 
@@ -30,9 +30,10 @@ _CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
 
 
 def read_credential_provider_config(config_path: str) -> tuple[kubeletconfig.CredentialProviderConfig, str]:
-    """(the providers of a file, or of all .json, .yaml and .yml files of a directory; hash of their contents).
+    """Return the configured providers, and a hash of the configuration.
 
-    Raises OSError and ValueError, whose text names the file and the field.
+    config_path is a file, or a directory whose .json, .yaml and .yml files are read. Raise OSError or ValueError, whose
+    text names the file and the field.
     """
     if not config_path:
         raise ValueError("credential provider config path is empty")
@@ -41,7 +42,7 @@ def read_credential_provider_config(config_path: str) -> tuple[kubeletconfig.Cre
     seen: set[str] = set()
     for path in _config_files(Path(config_path)):
         data = path.read_bytes()
-        # With its length in front, no two sets of files have the same hash.
+        # The length in front of the data ensures that different sets of files have different hashes.
         hasher.update(len(data).to_bytes(8, "big") + data)
         for provider in _decode_file(path, data).providers:
             if provider.name in seen:
@@ -72,7 +73,7 @@ def _decode_file(path: Path, data: bytes) -> kubeletconfig.CredentialProviderCon
 
 
 def decode(data: bytes) -> kubeletconfig.CredentialProviderConfig:
-    """One file. Raises ValueError (scheme.StrictDecodingError) that names all faulty fields."""
+    """Parse one file; raise ValueError (scheme.StrictDecodingError) that names all invalid fields."""
     from pkg.apimachinery.util import yaml
 
     document = scheme.decode(data, _KIND, kubeletconfig.CredentialProviderConfig, _CONFIG_VERSIONS)
@@ -89,12 +90,12 @@ def decode(data: bytes) -> kubeletconfig.CredentialProviderConfig:
 def validate_credential_provider_config(
     config: kubeletconfig.CredentialProviderConfig, sa_token_for_credential_providers: bool
 ) -> field.ErrorList:
-    """All faults. The flag says whether plugins may be given service account tokens.
+    """Return all errors; the flag says whether plugins may receive service account tokens.
 
-    DIVERGES (fault of Go): the path of a fault says which provider it is in.
+    DIVERGES (fault of Go): the path of an error in the credential provider configuration contains the provider's index.
     Go: pkg/credentialprovider/plugin/config.go, validateCredentialProviderConfig: the paths lack the index of the
     provider.
-    Why: of several providers nobody would know which one is meant.
+    Why: with several providers, the operator would not know which one is meant.
     Test: config_test.py:test_validate_all_providers
     """
     providers = field.Path("providers")
@@ -124,10 +125,10 @@ def _validate_name(path: field.Path, name: str, seen: set[str]) -> Iterator[fiel
     if name in (".", ".."):
         yield field.invalid(path, name, f"provider name cannot be '{name}'")
     if not name:
-        # DIVERGES (fault of Go): a provider without a name is refused as such.
+        # DIVERGES (fault of Go): the kubelet reports a missing name of a credential provider as such.
         # Go: pkg/credentialprovider/plugin/config.go, validateCredentialProviderConfig: an empty name is valid, and the
-        # kubelet then fails because the directory of the plugins is no program.
-        # Why: that message does not tell which field is missing.
+        # kubelet then fails because the directory of the plugins is not a program.
+        # Why: that message does not say which field is missing.
         # Test: config_test.py:test_validate
         yield field.required(path)
     if name in seen:
@@ -198,7 +199,7 @@ def _validate_cache_type(path: field.Path, cache_type: str) -> Iterator[field.Er
 def _validate_service_account_annotation_keys(path: field.Path, keys: Sequence[str]) -> Iterator[field.Error]:
     seen: set[str] = set()
     for key in keys:
-        # As annotations are checked: by the rule for names, whose case does not count.
+        # The key is validated like an annotation, by the rule for names without regard to case.
         for message in validation.is_qualified_name(key.lower()):
             yield field.invalid(path, key, message)
         if key in seen:

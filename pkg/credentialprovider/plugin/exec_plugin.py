@@ -1,4 +1,4 @@
-"""Runs a credential provider plugin: the request on its stdin, the response on its stdout.
+"""Run a credential provider plugin, with the request on its stdin and the response on its stdout.
 
 Go: pkg/credentialprovider/plugin/plugin.go (execPlugin), k8s.io/kubelet/pkg/apis/credentialprovider/v1/types.go
 """
@@ -20,26 +20,26 @@ from pkg.component_base.cli.flag import parse_duration
 from pkg.credentialprovider.plugin import metrics
 from pkg.util import exec as utilexec
 
-# A plugin may try again what failed, and must end some time.
+# The time limit, in seconds. A plugin may retry failed requests, but must end at some point.
 TIMEOUT = 60.0
-# Bytes of what it prints.
-# DIVERGES (safer): a plugin that prints more is killed, and its answer does not count.
-# Go: pkg/credentialprovider/plugin/plugin.go, (*execPlugin).runPlugin: has no bound.
-# Why: a plugin that prints without end would take all memory.
+# The maximum size of a plugin's output in bytes.
+# DIVERGES (safer): the kubelet kills a credential provider plugin that prints more, and ignores its response.
+# Go: pkg/credentialprovider/plugin/plugin.go, (*execPlugin).runPlugin: the Go kubelet has no bound.
+# Why: a plugin that prints without end would use up all memory.
 # Test: plugin_test.py:test_failing_plugin
 MAX_OUTPUT = 1 << 20
-# Bytes of what it says of its failure that are told.
+# Errors quote at most this many bytes of the plugin's standard error.
 MAX_STDERR = 4 << 10
 
 _RESPONSE_KIND = "CredentialProviderResponse"
 
 
 class PluginError(Exception):
-    """A plugin that did not run, or did not answer as it should."""
+    """Signal that a plugin did not run, or sent an invalid response."""
 
 
 class CredentialProviderRequest(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a plugin reads. All versions look the same."""
+    """Describe a plugin's input, which is the same in all versions."""
 
     image: str
     service_account_token: str = ""
@@ -47,14 +47,17 @@ class CredentialProviderRequest(msgspec.Struct, kw_only=True, omit_defaults=True
 
 
 class AuthConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """Credentials of one registry."""
+    """Hold the credentials for one registry."""
 
     username: str = ""
     password: str = ""
 
 
 class CredentialProviderResponse(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a plugin writes. cache_duration is in seconds; None leaves it to the configuration."""
+    """Describe a plugin's output.
+
+    cache_duration is in seconds; None means the configured default.
+    """
 
     api_version: str = msgspec.field(default="", name="apiVersion")
     kind: str = ""
@@ -74,7 +77,7 @@ class _TypeMeta(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """One program. Thread-safe. The timeout is in seconds."""
+    """Run one program; thread-safe. The timeout is in seconds."""
 
     name: str
     api_version: str
@@ -87,7 +90,7 @@ class ExecPlugin:
     def exec_plugin(
         self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
     ) -> CredentialProviderResponse:
-        """Raises PluginError."""
+        """Run the plugin and return its response; raise PluginError."""
         klog.v(5).info_s("Getting image credentials from external exec plugin", pluginName=self.name, image=image)
         request = CredentialProviderRequest(
             image=image,
@@ -97,12 +100,15 @@ class ExecPlugin:
         return self.decode_response(self._run_plugin(self.encode_request(request), image))
 
     def encode_request(self, request: CredentialProviderRequest) -> bytes:
-        """JSON in the version that the plugin speaks."""
+        """Return the request as JSON in the plugin's version."""
         head = {"kind": "CredentialProviderRequest", "apiVersion": self.api_version}
         return msgspec.json.encode(head | msgspec.to_builtins(request)) + b"\n"
 
     def decode_response(self, data: bytes) -> CredentialProviderResponse:
-        """Raises PluginError, whose text never holds the response, for that may hold a password."""
+        """Parse the response; raise PluginError.
+
+        The error's text never quotes the response, because that may contain a password.
+        """
         try:
             head = codec.decode_json(data, _TypeMeta)
         except (codec.DecodeError, RecursionError):
@@ -125,7 +131,7 @@ class ExecPlugin:
         start = time.monotonic()
         try:
             return self._run(request)
-        except (OSError, ValueError, PluginError) as err:  # a NUL in an argument is a ValueError
+        except (OSError, ValueError, PluginError) as err:  # A NUL character in an argument causes a ValueError.
             metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS.labels(self.name).inc()
             raise PluginError(f"error execing credential provider plugin {self.name} for image {image}: {err}") from err
         finally:
@@ -133,7 +139,8 @@ class ExecPlugin:
             metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION.labels(self.name).observe(elapsed)
 
     def _run(self, request: bytes) -> bytes:
-        # Not a file, for a token may be in it; not a pipe, which a plugin may close before all is written.
+        # A file on disk is not used because the request may contain a token. A pipe is not used because a plugin may
+        # close it before everything is written.
         with os.fdopen(os.memfd_create("request"), "w+b") as stdin:
             stdin.write(request)
             stdin.seek(0)
@@ -152,10 +159,10 @@ class ExecPlugin:
 def merge_env_vars(
     sys_env_vars: Mapping[str, str], cred_provider_vars: Sequence[kubeletconfig.ExecEnvVar]
 ) -> dict[str, str]:
-    """The kubelet's environment with the plugin's own variables over it."""
+    """Return the kubelet's environment, overridden by the plugin's own variables."""
     return {**sys_env_vars, **{variable.name: variable.value for variable in cred_provider_vars}}
 
 
 def _with_stderr(how: str, stderr: bytes) -> str:
-    """How the plugin ended, and what it said of it."""
+    """Return how the plugin ended, followed by its standard error."""
     return f"{how}: {stderr[:MAX_STDERR].decode(errors='replace')}"

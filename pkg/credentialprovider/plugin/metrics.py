@@ -1,4 +1,4 @@
-"""Metrics of credential provider plugins.
+"""Define the metrics of credential provider plugins.
 
 Go: pkg/credentialprovider/plugin/metrics.go
 """
@@ -12,10 +12,14 @@ KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS = metrics.new_counter(
     "kubelet_credential_provider_plugin_errors_total", "Failed runs of a credential provider plugin.", ["plugin_name"]
 )
 KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION = metrics.new_histogram(
-    "kubelet_credential_provider_plugin_duration", "Seconds that a credential provider plugin ran.", ["plugin_name"]
+    "kubelet_credential_provider_plugin_duration",
+    "Duration of runs of a credential provider plugin in seconds.",
+    ["plugin_name"],
 )
 KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO = metrics.new_gauge(
-    "kubelet_credential_provider_config_info", "The credential provider configuration in force, by its hash.", ["hash"]
+    "kubelet_credential_provider_config_info",
+    "Always 1; the label is the hash of the credential provider configuration in use.",
+    ["hash"],
 )
 
 _register = legacyregistry.Once(
@@ -26,11 +30,11 @@ _register = legacyregistry.Once(
 
 
 def register_metrics() -> None:
-    """Make them visible. Later calls do nothing."""
+    """Register the metrics; further calls do nothing."""
     _register()
 
 
 def record_credential_provider_config_hash(config_hash: str) -> None:
-    """Only the last one is shown."""
+    """Show this hash instead of the previous one."""
     KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO.clear()
     KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO.labels(config_hash).set(1)

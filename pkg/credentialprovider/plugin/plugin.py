@@ -1,4 +1,4 @@
-"""Asks an exec plugin for the credentials of an image, and keeps its answers for as long as it says.
+"""Get the credentials for an image from an exec plugin, and cache its responses as long as it allows.
 
 Go: pkg/credentialprovider/plugin/plugin.go
 """
@@ -25,38 +25,38 @@ from pkg.credentialprovider.plugin import metrics
 from pkg.credentialprovider.plugin.exec_plugin import CredentialProviderResponse, ExecPlugin, PluginError
 from pkg.golang.singleflight import Group
 
-# No image and no registry is called so.
+# No image and no registry can have this name.
 _GLOBAL_CACHE_KEY = "<global>"
 _CACHE_PURGE_INTERVAL = 15 * 60.0
-# Answers of one plugin that are kept; the oldest goes.
+# The maximum number of cached responses of one plugin. The oldest one is dropped first.
 MAX_CACHE_ENTRIES = 4096
 
-# (namespace, name) → the account. Raises what the API client raises.
+# The function receives namespace and name, and returns the account. It raises the API client's errors.
 GetServiceAccountFunc = Callable[[str, str], v1.ServiceAccount]
-# (namespace, name, request) → the request with its token. Raises Exception.
+# The function receives namespace, name and request, and returns the request with its token. It may raise any Exception.
 GetServiceAccountTokenFunc = Callable[[str, str, authenticationv1.TokenRequest], authenticationv1.TokenRequest]
 
 
 class RequiredAnnotationNotFoundError(Exception):
-    """The service account lacks an annotation without which the plugin is not asked."""
+    """Signal that the service account lacks an annotation that the plugin requires."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"required annotation {key} not found")
 
 
 class ServiceAccountCacheKey(NamedTuple):
-    """What else than the image tells answers apart, where service accounts count."""
+    """Identify a service account in the cache, in addition to the image."""
 
     namespace: str = ""
     name: str = ""
     uid: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
-    # "" where all tokens of the account share an answer.
+    # The hash is "" if all tokens of the account share a response.
     token_hash: str = ""
 
 
 class _ServiceAccountInfo(NamedTuple):
-    """What a plugin is told about the pod's service account."""
+    """Hold what a plugin receives about the pod's service account."""
 
     cache_key: ServiceAccountCacheKey = ServiceAccountCacheKey()
     token: str = ""
@@ -66,7 +66,7 @@ class _ServiceAccountInfo(NamedTuple):
 
 class _CacheEntry(NamedTuple):
     credentials: credentialprovider.DockerConfig
-    # By the monotonic clock.
+    # The time is that of the monotonic clock.
     expires_at: float
 
 
@@ -80,7 +80,7 @@ def register_credential_provider_plugins(
     get_service_account: GetServiceAccountFunc,
     clock: clockpkg.Clock | None = None,
 ) -> list[PluginProvider]:
-    """The plugins of a configuration. Raises OSError and ValueError."""
+    """Return the configured plugins; raise OSError or ValueError if the configuration is invalid."""
     _check_flags(plugin_config_path, plugin_bin_dir)
     config, config_hash = pluginconfig.read_credential_provider_config(plugin_config_path)
     gate = features.feature_gate.enabled(features.KUBELET_SERVICE_ACCOUNT_TOKEN_FOR_CREDENTIAL_PROVIDERS)
@@ -128,28 +128,31 @@ def _check_executable(path: Path) -> None:
 
 
 class Plugin(Protocol):
-    """Stands between the provider and the process, for tests."""
+    """Define the part of the plugin that tests replace."""
 
     def exec_plugin(
         self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
     ) -> CredentialProviderResponse:
-        """Raises PluginError."""
+        """Run the plugin and return its response; raise PluginError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountProvider:
-    """How a plugin that wants the tokens of service accounts gets them."""
+    """Get service account tokens for a plugin that requires them."""
 
     attributes: kubeletconfig.ServiceAccountTokenAttributes
     get_service_account: GetServiceAccountFunc
     get_service_account_token_func: GetServiceAccountTokenFunc
 
     def get_service_account_data(self, namespace: str, name: str) -> tuple[types.UID, dict[str, str]]:
-        """(uid, annotations for the plugin). Raises RequiredAnnotationNotFoundError and PluginError."""
+        """Return the account's UID and the annotations for the plugin.
+
+        Raise RequiredAnnotationNotFoundError or PluginError.
+        """
         try:
             account = self.get_service_account(namespace, name)
-        except Exception as err:  # Whatever the API client raises, the plugin is not asked without the account.
+        except Exception as err:  # Whatever the API client raises, the plugin does not run without the account.
             raise PluginError(f"failed to get service account: {err}") from err
         present = account.metadata.annotations
         wanted: dict[str, str] = {}
@@ -165,7 +168,7 @@ class ServiceAccountProvider:
     def get_service_account_token(
         self, pod_namespace: str, pod_name: str, name: str, account_uid: types.UID, pod_uid: types.UID
     ) -> str:
-        """A token for the plugin's audience, bound to the pod. Raises PluginError."""
+        """Return a token for the plugin's audience, bound to the pod; raise PluginError."""
         pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name=pod_name, uid=pod_uid)
         spec = authenticationv1.TokenRequestSpec(
             audiences=[self.attributes.service_account_token_audience], bound_object_ref=pod
@@ -173,7 +176,7 @@ class ServiceAccountProvider:
         request = authenticationv1.TokenRequest(metadata=metav1.ObjectMeta(uid=account_uid), spec=spec)
         try:
             return self.get_service_account_token_func(pod_namespace, name, request).status.token
-        except Exception as err:  # Whatever the API client raises, the plugin is not asked without the token.
+        except Exception as err:  # Whatever the API client raises, the plugin does not run without the token.
             raise PluginError(f"failed to get service account token: {err}") from err
 
 
@@ -190,7 +193,10 @@ def _service_account_provider(
 
 @dataclass(slots=True)
 class PluginProvider:
-    """One plugin and its answers. Thread-safe. default_cache_duration is in seconds."""
+    """Run one plugin, and cache its responses; thread-safe.
+
+    default_cache_duration is in seconds.
+    """
 
     name: str
     match_images: list[str]
@@ -199,7 +205,7 @@ class PluginProvider:
     service_account_provider: ServiceAccountProvider | None = None
     clock: clockpkg.Clock = field(default_factory=clockpkg.RealClock)
     _group: Group[CredentialProviderResponse] = field(default_factory=Group)
-    # Guards the two below.
+    # The lock guards the two fields below.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _cache: dict[_CacheKey, _CacheEntry] = field(default_factory=dict)
     _next_purge: float = 0.0
@@ -207,7 +213,10 @@ class PluginProvider:
     def provide(
         self, image: str, pod_namespace: str, pod_name: str, pod_uid: types.UID, service_account_name: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
-        """Credentials from the cache or the plugin; none for images of others. Raises PluginError."""
+        """Return credentials from the cache or the plugin; raise PluginError.
+
+        For images that the plugin does not handle there are none.
+        """
         if not self._is_image_allowed(image):
             return {}, None
         account = self._service_account(pod_namespace, pod_name, pod_uid, service_account_name)
@@ -229,17 +238,17 @@ class PluginProvider:
     def _service_account(
         self, pod_namespace: str, pod_name: str, pod_uid: types.UID, name: str
     ) -> _ServiceAccountInfo | None:
-        """None when the plugin is not to be asked for this pod."""
+        """Return the service account's data, or None if the plugin must not run for this pod."""
         accounts = self.service_account_provider
         if accounts is None:
             return _ServiceAccountInfo()
         if not name:
-            # A plugin for static pods too does without.
+            # A plugin that also serves static pods does not require a service account.
             return None if accounts.attributes.require_service_account else _ServiceAccountInfo()
         try:
             uid, annotations = accounts.get_service_account_data(pod_namespace, name)
         except RequiredAnnotationNotFoundError as err:
-            # The annotation may be how workloads opt in, so its absence is no error.
+            # The annotation may be the way for workloads to opt in, so its absence is not an error.
             klog.v(5).info_s(
                 "Failed to get service account data",
                 provider=self.name,
@@ -256,7 +265,7 @@ class PluginProvider:
         return _ServiceAccountInfo(key, token, annotations, coordinates)
 
     def _exec_plugin(self, image: str, account: _ServiceAccountInfo) -> CredentialProviderResponse:
-        # Which images share the answer is known only with it, so askers wait for each other by image.
+        # Only the response says which images share it. Therefore concurrent requests wait for each other by image.
         flight = (image, _hash(account.token), tuple(sorted(account.annotations.items())))
         try:
             return self._group.do(flight, lambda: self.plugin.exec_plugin(image, account.token, account.annotations))
@@ -300,7 +309,7 @@ class PluginProvider:
         return None
 
     def _purge_locked(self, now: float) -> None:
-        """Forgets, now and then, what nobody asked for since it expired."""
+        """Drop expired entries every _CACHE_PURGE_INTERVAL seconds."""
         if now < self._next_purge:
             return
         self._next_purge = now + _CACHE_PURGE_INTERVAL
@@ -320,7 +329,7 @@ def _base_cache_key(cache_key_type: str, image: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PerPodPluginProvider:
-    """A plugin on behalf of one pod."""
+    """Use a plugin on behalf of one pod."""
 
     provider: PluginProvider
     pod_namespace: str
@@ -331,12 +340,15 @@ class PerPodPluginProvider:
     def provide_with_coordinates(
         self, image: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
-        """See PluginProvider.provide; a failure is logged and means no credentials, and the pull goes on."""
+        """Return credentials as PluginProvider.provide does.
+
+        A failure is logged and returns no credentials, so the image pull continues.
+        """
         try:
             return self.provider.provide(
                 image, self.pod_namespace, self.pod_name, self.pod_uid, self.service_account_name
             )
-        except Exception as err:  # Other credentials, or none, may do for the image.
+        except Exception as err:  # Other credentials, or none, may be sufficient for the image.
             klog.error_s(
                 err,
                 "Failed to provide credentials for image",
@@ -350,7 +362,7 @@ class PerPodPluginProvider:
 
 
 def parse_registry(image: str) -> str:
-    """Host, and port if there is one."""
+    """Return the image's host, with the port if there is one."""
     return image.partition("/")[0]
 
 

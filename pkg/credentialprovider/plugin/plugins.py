@@ -1,4 +1,4 @@
-"""The plugins of a kubelet, and the keyring that asks them on behalf of one pod.
+"""Combine a kubelet's plugins into a keyring that uses them on behalf of one pod.
 
 Go: pkg/credentialprovider/plugin/plugins.go
 """
@@ -18,15 +18,15 @@ class DockerConfigProviderWithCoordinates(Protocol):
     def provide_with_coordinates(
         self, image: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
-        """Credentials, and the service account whose token they were had for."""
+        """Return credentials, and the service account whose token was used to get them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """The plugins that a kubelet registered, in the order of its configuration.
+    """Hold the plugins that a kubelet registered, in the order of its configuration.
 
-    In Go they are global; several kubelets may run in this process.
+    In Go the plugins are global. Here several kubelets may run in one process.
     """
 
     providers: Sequence[PluginProvider] = ()
@@ -34,7 +34,10 @@ class Providers:
     def keyring(
         self, pod_namespace: str, pod_name: str, pod_uid: str, service_account_name: str
     ) -> credentialprovider.DockerKeyring:
-        """Go: NewExternalCredentialProviderDockerKeyring."""
+        """Return a keyring that uses the plugins on behalf of this pod.
+
+        Go: NewExternalCredentialProviderDockerKeyring
+        """
         keyring = []
         for provider in self.providers:
             klog.v(4).info_s(
@@ -53,7 +56,10 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCredentialProviderKeyring:
-    """Go: externalCredentialProviderKeyring."""
+    """Look up credentials from plugins.
+
+    Go: externalCredentialProviderKeyring
+    """
 
     providers: Sequence[DockerConfigProviderWithCoordinates]
 

@@ -1,4 +1,4 @@
-"""Credentials from a pod's imagePullSecrets.
+"""Use the credentials in a pod's imagePullSecrets.
 
 Go: pkg/credentialprovider/secrets
 """

@@ -1,4 +1,4 @@
-"""Builds a keyring from the secrets that a pod names.
+"""Build a keyring from the secrets that a pod names.
 
 Go: pkg/credentialprovider/secrets/secrets.go
 """
@@ -22,7 +22,10 @@ _PARSERS: dict[str, tuple[str, Callable[[bytes], credentialprovider.DockerConfig
 def make_docker_keyring(
     passed_secrets: Sequence[v1.Secret], default_keyring: credentialprovider.DockerKeyring
 ) -> credentialprovider.DockerKeyring:
-    """The secrets' credentials in front of the default ones. Raises credentialprovider.DockerConfigError."""
+    """Return a keyring with the secrets' credentials before the default ones.
+
+    Raise credentialprovider.DockerConfigError if a secret cannot be parsed.
+    """
     keyring = credentialprovider.BasicDockerKeyring()
     found = False
     for secret in passed_secrets:

@@ -1,1 +1,4 @@
-"""Of the core group. Go: pkg/registry/core"""
+"""Provide the parts for the core API group.
+
+Go: pkg/registry/core
+"""

@@ -1,4 +1,4 @@
-"""What the scheduler's filters look at.
+"""Define the data that the scheduler's filters read.
 
 Go: pkg/scheduler/framework
 """

@@ -1,4 +1,4 @@
-"""A node with what it has, and what the pods on it take.
+"""Represent a node with its resources, and the resources that its pods use.
 
 Go: pkg/scheduler/framework/types.go
 """
@@ -14,18 +14,18 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers import resource as resourcehelper
 
-_ANY_IP = "0.0.0.0"  # stands for all addresses of the host, nothing is bound
+_ANY_IP = "0.0.0.0"  # This stands for all addresses of the host; nothing is bound to it.
 
 
 @dataclass(slots=True)
 class Resource:
-    """Amounts of resources as plain numbers: CPU in thousandths, the rest in whole units."""
+    """Hold amounts of resources as plain numbers: CPU in thousandths, and others in whole units."""
 
     milli_cpu: int = 0
     memory: int = 0
     ephemeral_storage: int = 0
     allowed_pod_number: int = 0
-    # Extended resources, huge pages and others that are not named above.
+    # These are extended resources, huge pages and others that have no field above.
     scalar_resources: dict[str, int] = field(default_factory=dict)
 
     def add(self, resources: dict[str, Quantity]) -> None:
@@ -44,7 +44,10 @@ class Resource:
 
 
 class HostPortInfo:
-    """The host's ports that are taken, by address and protocol. No address means all, no protocol TCP."""
+    """Record the host ports in use, by address and protocol.
+
+    An empty address means all addresses, and an empty protocol means TCP.
+    """
 
     def __init__(self) -> None:
         self._taken: dict[str, set[tuple[str, int]]] = {}
@@ -54,7 +57,7 @@ class HostPortInfo:
             self._taken.setdefault(ip or _ANY_IP, set()).add((protocol or v1.PROTOCOL_TCP, port))
 
     def check_conflict(self, ip: str, protocol: str, port: int) -> bool:
-        """Whether the port is taken at this address, or at all addresses."""
+        """Report whether the port is in use at this address, or at all addresses."""
         if port <= 0:
             return False
         ip = ip or _ANY_IP
@@ -63,7 +66,7 @@ class HostPortInfo:
 
 
 class NodeInfo:
-    """A node and its pods, summed up."""
+    """Hold a node and its pods, with the sums of their resources."""
 
     def __init__(self, *pods: v1.Pod) -> None:
         self.node: v1.Node | None = None
@@ -76,7 +79,7 @@ class NodeInfo:
 
     def add_pod(self, pod: v1.Pod) -> None:
         self.pods.append(pod)
-        # What a pod's containers have now counts too, while they are being resized.
+        # During a resize, the resources that the pod's containers currently have count too.
         in_place = features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING)
         self.requested.add(resourcehelper.pod_requests(pod, pod_resources_options(use_status=in_place)))
         for port in get_host_ports(pod):
@@ -89,7 +92,7 @@ class NodeInfo:
 
 
 def pod_resources_options(use_status: bool) -> resourcehelper.PodResourcesOptions:
-    """How pods' requests are added up here."""
+    """Return the options with which this package adds up the requests of pods."""
     enabled = features.feature_gate.enabled
     return resourcehelper.PodResourcesOptions(
         use_status_resources=use_status,
@@ -102,7 +105,10 @@ def pod_resources_options(use_status: bool) -> resourcehelper.PodResourcesOption
 
 
 def is_scalar_resource_name(name: str) -> bool:
-    """Go: pkg/scheduler/util/utils.go."""
+    """Report whether the resource belongs into scalar_resources.
+
+    Go: pkg/scheduler/util/utils.go
+    """
     return (
         v1helper.is_extended_resource_name(name)
         or v1helper.is_huge_page_resource_name(name)
@@ -112,6 +118,9 @@ def is_scalar_resource_name(name: str) -> bool:
 
 
 def get_host_ports(pod: v1.Pod) -> list[v1.ContainerPort]:
-    """The host ports of containers and sidecars. Go: pkg/scheduler/util/utils.go."""
+    """Return the host ports of containers and sidecars.
+
+    Go: pkg/scheduler/util/utils.go
+    """
     sidecars = [c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c)]
     return [port for c in [*sidecars, *pod.spec.containers] for port in c.ports if port.host_port > 0]

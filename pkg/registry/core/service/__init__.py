@@ -1,1 +1,4 @@
-"""Of services. Go: pkg/registry/core/service"""
+"""Provide the parts for services.
+
+Go: pkg/registry/core/service
+"""

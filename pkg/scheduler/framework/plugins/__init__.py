@@ -1,4 +1,4 @@
-"""The filters that the node's admission uses, each with its name and what it says when a pod does not fit.
+"""Define the filters of the node's admission, each with its name and its message.
 
 Go: pkg/scheduler/framework/plugins
 """

@@ -1,4 +1,4 @@
-"""The name of the filter for node selectors and node affinity, and what it says.
+"""Define the name and the message of the filter for node selectors and node affinity.
 
 Go: pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go
 """

@@ -1,4 +1,4 @@
-"""Is this the node that the pod names?
+"""Check whether a node is the one that the pod names.
 
 Go: pkg/scheduler/framework/plugins/nodename/node_name.go
 """
@@ -13,6 +13,6 @@ ERR_REASON = "node(s) didn't match the requested node name"
 
 
 def fits(pod: v1.Pod, node_info: framework.NodeInfo) -> bool:
-    """Also true for a pod that names no node."""
+    """Report whether the pod names this node or none."""
     node = node_info.node
     return not pod.spec.node_name or (node is not None and pod.spec.node_name == node.metadata.name)

@@ -1,4 +1,4 @@
-"""Are the host ports that a pod wants free?
+"""Check whether the host ports that a pod requests are free.
 
 Go: pkg/scheduler/framework/plugins/nodeports/node_ports.go
 """

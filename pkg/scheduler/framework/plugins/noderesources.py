@@ -1,4 +1,4 @@
-"""Does the node have the resources that a pod requests?
+"""Check whether a node has the resources that a pod requests.
 
 Go: pkg/scheduler/framework/plugins/noderesources/fit.go
 """
@@ -15,7 +15,7 @@ from pkg.scheduler.framework.types import pod_resources_options
 
 @dataclass(frozen=True, slots=True)
 class InsufficientResource:
-    """A resource of which there is not enough."""
+    """Describe a resource that is insufficient."""
 
     resource_name: str
     reason: str
@@ -25,7 +25,7 @@ class InsufficientResource:
 
 
 def fits(pod: v1.Pod, node_info: framework.NodeInfo) -> list[InsufficientResource]:
-    """The resources that the node lacks for the pod."""
+    """Return the resources of which the node has too little for the pod."""
     request = framework.Resource()
     request.add(resourcehelper.pod_requests(pod, pod_resources_options(use_status=False)))
     return _fits_request(request, node_info)

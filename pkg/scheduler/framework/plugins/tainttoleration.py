@@ -1,4 +1,4 @@
-"""The name of the filter for taints, and what it says.
+"""Define the name and the message of the filter for taints.
 
 Go: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go
 """

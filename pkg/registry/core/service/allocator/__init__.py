@@ -1,4 +1,4 @@
-"""Hands out numbers of a fixed range, each to one user at a time.
+"""Allocate numbers of a fixed range, each to one user at a time.
 
 Go: pkg/registry/core/service/allocator
 """

@@ -1,4 +1,4 @@
-"""A range of numbers with a bit for each that is taken.
+"""Allocate the numbers of a range with a bitmap.
 
 Go: pkg/registry/core/service/allocator/bitmap.go
 """
@@ -11,17 +11,20 @@ import threading
 
 
 class AllocationBitmap:
-    """Which of the numbers from 0 to below `maximum` are taken. Thread-safe."""
+    """Record which numbers from 0 to `maximum` - 1 are allocated; thread-safe."""
 
     def __init__(self, maximum: int) -> None:
         self._max = maximum
         self._lock = threading.Lock()
-        # Guarded by the lock: a set bit is a taken number, and how many of them there are.
+        # The lock guards the bitmap, in which a set bit is an allocated number, and the number of set bits.
         self._allocated = 0
         self._count = 0
 
     def allocate(self, offset: int) -> bool:
-        """Take this number; False if it is taken already. Raises ValueError for one out of the range."""
+        """Allocate this number, or return False if it is already allocated.
+
+        Raise ValueError if it is out of range.
+        """
         if not 0 <= offset < self._max:
             raise ValueError(f"offset {offset} out of range [0,{self._max}]")
         with self._lock:
@@ -31,9 +34,9 @@ class AllocationBitmap:
             return True
 
     def allocate_next(self) -> int | None:
-        """Take a free number; None when there is none left.
+        """Allocate a free number, or return None if there is none.
 
-        The search begins anywhere, so that a number that was just released is not likely to be the next.
+        The search starts at a random number, so that a released number is not likely to be reused next.
         """
         with self._lock:
             if self._count >= self._max:
@@ -45,7 +48,7 @@ class AllocationBitmap:
             return offset
 
     def release(self, offset: int) -> None:
-        """Give a number back; one that is not taken does no harm."""
+        """Release a number; do nothing if it is not allocated."""
         with self._lock:
             if self._is_set_locked(offset):
                 self._allocated &= ~(1 << offset)
@@ -56,7 +59,7 @@ class AllocationBitmap:
             return self._is_set_locked(offset)
 
     def free(self) -> int:
-        """How many are left."""
+        """Return how many numbers are free."""
         with self._lock:
             return self._max - self._count
 

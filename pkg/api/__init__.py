@@ -1,1 +1,1 @@
-"""Types of the Kubernetes API, and helpers over them."""
+"""Define the types of the Kubernetes API, and helpers for them."""

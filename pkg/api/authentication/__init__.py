@@ -1,1 +1,1 @@
-"""The API of authentication."""
+"""Define the authentication API."""

@@ -1,1 +1,1 @@
-"""The API of authorization."""
+"""Define the authorization API."""

@@ -1,1 +1,1 @@
-"""The API of certificates."""
+"""Define the certificates API."""

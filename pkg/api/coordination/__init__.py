@@ -1,1 +1,1 @@
-"""The API of coordination."""
+"""Define the coordination API."""

@@ -1,1 +1,1 @@
-"""The core API group."""
+"""Define the core API group."""

@@ -1,1 +1,1 @@
-"""The API of node."""
+"""Define the node API."""

@@ -1,4 +1,4 @@
-"""Questions about pods that validation asks.
+"""Inspect pods for their validation.
 
 Go: pkg/api/pod
 """

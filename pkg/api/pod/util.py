@@ -1,4 +1,4 @@
-"""What a pod refers to, and which of the newer rules it is validated by.
+"""Find the objects to which a pod refers, and the rules by which it is validated.
 
 Go: pkg/api/pod/util.go
 """
@@ -12,12 +12,12 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apis.core import validation
 
-# Called with a name; false ends the walk.
+# A visitor receives a name, and returns False to end the walk.
 Visitor = Callable[[str], bool]
 
 
 def visit_pod_secret_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Visit the name of every secret that the pod refers to; returns whether the visitor let it end."""
+    """Visit the name of every secret to which the pod refers; return False if the visitor ended the walk."""
     return all(visitor(name) for name in _secret_names(pod) if name)
 
 
@@ -57,7 +57,7 @@ def _volume_secret_names(volume: v1.Volume) -> Iterator[str]:
 
 
 def visit_pod_configmap_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Visit the name of every config map that the pod refers to; returns whether the visitor let it end."""
+    """Visit the name of every config map to which the pod refers; return False if the visitor ended the walk."""
     return all(visitor(name) for name in _configmap_names(pod) if name)
 
 
@@ -81,15 +81,18 @@ def _containers(pod: v1.Pod) -> Iterator[v1.Container | v1.EphemeralContainer]:
 
 
 def has_api_object_reference(pod: v1.Pod) -> str:
-    """The kind of API object that the pod refers to, as text for a message; empty if it refers to none.
+    """Return, as text for a message, a kind of API object to which the pod refers, or "" if there is none.
 
-    Raises ValueError for a volume of no known kind.
+    Raise ValueError for a volume of an unknown kind.
     """
     return next(api_object_references(pod), "")
 
 
 def api_object_references(pod: v1.Pod) -> Iterator[str]:
-    """The kinds of all API objects that the pod refers to, as has_api_object_reference names them. Raises as it."""
+    """Yield the kinds of all API objects to which the pod refers, in the form of has_api_object_reference.
+
+    Raise ValueError for a volume of an unknown kind.
+    """
     if pod.spec.service_account_name:
         yield "serviceaccounts"
     if not visit_pod_secret_names(pod, lambda _: False):
@@ -102,7 +105,7 @@ def api_object_references(pod: v1.Pod) -> Iterator[str]:
         yield from _volume_references(volume)
 
 
-# Volumes that need nothing from the API server.
+# These volumes need nothing from the API server.
 _LOCAL_VOLUMES = (
     "aws_elastic_block_store", "azure_disk", "cephfs", "cinder", "downward_api", "empty_dir", "fc",
     "flex_volume", "flocker", "gce_persistent_disk", "git_repo", "host_path", "image", "iscsi", "nfs",
@@ -145,9 +148,9 @@ def _volume_references(volume: v1.Volume) -> Iterator[str]:
 def get_validation_options_from_pod_spec_and_meta(
     pod_spec: v1.PodSpec, pod_meta: metav1.ObjectMeta
 ) -> validation.PodValidationOptions:
-    """The rules for a new pod, as the feature gates have them.
+    """Return the rules for a new pod according to the feature gates.
 
-    Go also takes the pod's former state, which the kubelet never gives it.
+    Go also considers the pod's previous state, which the kubelet never passes.
     """
     enabled = features.feature_gate.enabled
     return validation.PodValidationOptions(

@@ -1,1 +1,1 @@
-"""The API of policy."""
+"""Define the policy API."""

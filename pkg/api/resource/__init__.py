@@ -1,1 +1,1 @@
-"""The API of dynamic resources."""
+"""Define the API of dynamic resource allocation."""

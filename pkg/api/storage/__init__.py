@@ -1,1 +1,1 @@
-"""The API of storage."""
+"""Define the storage API."""

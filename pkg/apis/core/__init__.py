@@ -1,4 +1,4 @@
-"""Defaults and validation of the core API group, as far as pods of the kubelet's own sources need them.
+"""Set defaults in, and validate, objects of the core API group, as far as static pods need it.
 
 Go: pkg/apis/core
 """

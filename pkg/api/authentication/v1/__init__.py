@@ -1,4 +1,4 @@
-"""The authentication.k8s.io API group, version 1: who somebody is, and tokens of service accounts.
+"""Define authentication.k8s.io/v1: token reviews, and tokens of service accounts.
 
 Go: k8s.io/api/authentication/v1
 """

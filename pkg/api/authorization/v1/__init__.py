@@ -1,4 +1,4 @@
-"""The authorization.k8s.io API group, version 1: who may do what.
+"""Define authorization.k8s.io/v1: access reviews.
 
 Go: k8s.io/api/authorization/v1
 """

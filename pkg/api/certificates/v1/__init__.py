@@ -1,4 +1,4 @@
-"""The certificates.k8s.io API group, version 1: requests for certificates.
+"""Define certificates.k8s.io/v1: certificate signing requests.
 
 Go: k8s.io/api/certificates/v1
 """

@@ -1,4 +1,4 @@
-"""The certificates.k8s.io API group, version 1beta1: trust bundles.
+"""Define certificates.k8s.io/v1beta1: trust bundles.
 
 Go: k8s.io/api/certificates/v1beta1
 """

@@ -1,4 +1,4 @@
-"""The coordination.k8s.io API group, version 1: leases.
+"""Define coordination.k8s.io/v1: leases.
 
 Go: k8s.io/api/coordination/v1
 """

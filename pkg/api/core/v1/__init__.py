@@ -1,4 +1,4 @@
-"""The core API group, version 1: pods, nodes, volumes, events.
+"""Define the core API group, version 1: pods, nodes, volumes, events.
 
 Go: k8s.io/api/core/v1
 """

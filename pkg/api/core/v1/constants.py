@@ -1,7 +1,6 @@
-"""Well-known values of the core API group, in the order in which Go declares them.
+"""Define the well-known values of the core API group, in Go's order of declaration.
 
-Go: k8s.io/api/core/v1/types.go, well_known_labels.go, well_known_taints.go,
-annotation_key_constants.go
+Go: k8s.io/api/core/v1/types.go, well_known_labels.go, well_known_taints.go, annotation_key_constants.go
 """
 
 NAMESPACE_DEFAULT = "default"

@@ -1,4 +1,4 @@
-"""Options that are sent as a query and not as an object, so that the generated types lack them.
+"""Define options that are sent as a query and not as an object, so the generated types lack them.
 
 Go: k8s.io/api/core/v1/types.go
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class PodLogOptions(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """Which part of a container's log is asked for."""
+    """Describe the requested part of a container's log."""
 
     container: str = ""
     follow: bool = False
@@ -22,5 +22,5 @@ class PodLogOptions(msgspec.Struct, kw_only=True, omit_defaults=True, rename="ca
     tail_lines: int | None = None
     limit_bytes: int | None = None
     insecure_skip_tls_verify_backend: bool = msgspec.field(default=False, name="insecureSkipTLSVerifyBackend")
-    # "All", "Stdout" or "Stderr"; None is "All".
+    # The value is "All", "Stdout" or "Stderr"; None means "All".
     stream: str | None = None

@@ -1,4 +1,4 @@
-"""A pod of which not everything can be read.
+"""Represent a pod that can be decoded only in part.
 
 Go: none, for its clients fail the whole list or watch because of one object.
 """
@@ -9,12 +9,12 @@ from pkg.api.core.v1.types import Pod
 
 
 class PartialPod(Pod):
-    """A pod without those of its fields that cannot be decoded, never known in full.
+    """Represent a pod without the fields that cannot be decoded.
 
-    Nothing can be concluded from what it lacks: not which containers are to run, nor which volumes they need.
+    Code must not conclude anything from missing fields, such as which containers should run or which volumes they need.
     """
 
     @classmethod
     def of(cls, pod: Pod) -> PartialPod:
-        """The pod's parts, taken over from a pod that has only those."""
+        """Return a PartialPod with the fields of a pod that was decoded in part."""
         return cls(api_version="v1", kind="Pod", metadata=pod.metadata, spec=pod.spec, status=pod.status)

@@ -1,4 +1,4 @@
-"""The node.k8s.io API group, version 1: runtime classes.
+"""Define node.k8s.io/v1: runtime classes.
 
 Go: k8s.io/api/node/v1
 """

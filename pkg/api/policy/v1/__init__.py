@@ -1,4 +1,4 @@
-"""The policy API group, version 1: evictions.
+"""Define policy/v1: evictions.
 
 Go: k8s.io/api/policy/v1
 """

@@ -1,4 +1,4 @@
-"""The resource.k8s.io API group, version 1: claims of devices, and what drivers offer.
+"""Define resource.k8s.io/v1: resource claims, and the resource slices of drivers.
 
 Go: k8s.io/api/resource/v1
 """

@@ -1,4 +1,4 @@
-"""The storage.k8s.io API group, version 1: CSI drivers, attachments, storage classes.
+"""Define storage.k8s.io/v1: CSI drivers, volume attachments, storage classes.
 
 Go: k8s.io/api/storage/v1
 """

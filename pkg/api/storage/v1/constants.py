@@ -1,4 +1,4 @@
-"""Well-known values of the storage API group, in the order in which Go declares them.
+"""Define the well-known values of the storage API group, in Go's order of declaration.
 
 Go: k8s.io/api/storage/v1/types.go
 """

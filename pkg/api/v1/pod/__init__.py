@@ -1,4 +1,4 @@
-"""Helpers for pods: walking their containers and references, reading and updating their conditions.
+"""Iterate over a pod's containers and references, and read and update its conditions.
 
 Go: pkg/api/v1/pod
 """

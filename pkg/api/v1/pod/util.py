@@ -1,4 +1,4 @@
-"""Questions about a pod's containers, references and conditions.
+"""Inspect a pod's containers, references and conditions.
 
 Go: pkg/api/v1/pod/util.go
 """
@@ -15,7 +15,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 
 
 class ContainerType(enum.IntFlag):
-    """The lists of a pod spec that hold containers; a mask."""
+    """Select the lists of containers in a pod spec, as a mask."""
 
     CONTAINERS = 1
     INIT_CONTAINERS = 2
@@ -27,14 +27,14 @@ INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
 EPHEMERAL_CONTAINERS = ContainerType.EPHEMERAL_CONTAINERS
 ALL_CONTAINERS = INIT_CONTAINERS | CONTAINERS | EPHEMERAL_CONTAINERS
 
-# Returns whether to go on visiting.
+# A visitor returns whether to continue.
 Visitor = Callable[[str], bool]
 
 
 def container_iter(pod_spec: v1.PodSpec, mask: ContainerType) -> Iterator[tuple[v1.Container, ContainerType]]:
-    """The containers of the masked types with their type: init, then regular, then ephemeral ones.
+    """Yield the containers of the masked types with their type, in the order init, regular, ephemeral.
 
-    An ephemeral container has all fields of a container, so it is passed off as one, as Go does.
+    An ephemeral container has all fields of a container, so it is treated as one, as in Go.
     """
     if mask & INIT_CONTAINERS:
         for container in pod_spec.init_containers:
@@ -48,7 +48,7 @@ def container_iter(pod_spec: v1.PodSpec, mask: ContainerType) -> Iterator[tuple[
 
 
 def visit_pod_secret_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Call visitor for each secret the spec names until it returns False; returns whether it never did."""
+    """Call visitor for each secret in the spec; return False as soon as the visitor does."""
     return all(visitor(name) for name in _pod_secret_names(pod) if name)
 
 
@@ -62,7 +62,7 @@ def _pod_secret_names(pod: v1.Pod) -> Iterator[str]:
 
 
 def _volume_secret_names(volume: v1.Volume) -> Iterator[str]:
-    """The secrets of one volume source, each kind of which names them in its own way."""
+    """Yield the secrets of one volume source; each kind of source has its own fields for them."""
     if volume.azure_file is not None:
         yield volume.azure_file.secret_name
     elif volume.projected is not None:
@@ -98,7 +98,7 @@ def _container_secret_names(container: v1.Container) -> Iterator[str]:
 
 
 def visit_pod_configmap_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Call visitor for each config map that is named until it returns False; returns whether it never did."""
+    """Call visitor for each config map in the spec; return False as soon as the visitor does."""
     return all(visitor(name) for name in _pod_configmap_names(pod) if name)
 
 
@@ -124,12 +124,12 @@ def _container_configmap_names(container: v1.Container) -> Iterator[str]:
 
 
 def get_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> v1.ContainerStatus | None:
-    """The status of the container of that name, or None."""
+    """Return the status of the container with this name, or None."""
     return next((status for status in statuses if status.name == name), None)
 
 
 def is_pod_terminal(pod: v1.Pod) -> bool:
-    """Whether all containers have stopped for good, going by the phase."""
+    """Report whether the phase says that all containers have stopped permanently."""
     return is_pod_phase_terminal(pod.status.phase)
 
 
@@ -156,7 +156,7 @@ def get_containers_ready_condition(status: v1.PodStatus) -> v1.PodCondition | No
 
 
 def get_pod_condition(status: v1.PodStatus | None, condition_type: str) -> tuple[int, v1.PodCondition | None]:
-    """The condition of that type and its index; (-1, None) if there is none."""
+    """Return the index and the condition of this type, or (-1, None) if there is none."""
     if status is None:
         return -1, None
     return get_pod_condition_from_list(status.conditions, condition_type)
@@ -165,7 +165,7 @@ def get_pod_condition(status: v1.PodStatus | None, condition_type: str) -> tuple
 def get_pod_condition_from_list(
     conditions: Sequence[v1.PodCondition], condition_type: str
 ) -> tuple[int, v1.PodCondition | None]:
-    """The condition of that type and its index; (-1, None) if there is none."""
+    """Return the index and the condition of this type, or (-1, None) if there is none."""
     for i, condition in enumerate(conditions):
         if condition.type == condition_type:
             return i, condition
@@ -173,9 +173,10 @@ def get_pod_condition_from_list(
 
 
 def update_pod_condition(status: v1.PodStatus, condition: v1.PodCondition) -> bool:
-    """Put the condition into the status, as of now if it changed; returns whether anything did.
+    """Add the condition to the status or replace it, and report whether anything changed.
 
-    Both arguments are modified: the condition gets its last_transition_time.
+    Both arguments are modified: the condition gets its last_transition_time, which is the current time if the
+    condition's status changed.
     """
     condition.last_transition_time = metav1.now()
     index, old = get_pod_condition(status, condition.type)
@@ -185,7 +186,7 @@ def update_pod_condition(status: v1.PodStatus, condition: v1.PodCondition) -> bo
     if condition.status == old.status:
         condition.last_transition_time = old.last_transition_time
     status.conditions[index] = condition
-    # The observed generation alone is no change worth reporting.
+    # A new observed generation alone does not count as a change.
     return (condition.status, condition.reason, condition.message, condition.last_probe_time) != (
         old.status,
         old.reason,
@@ -195,12 +196,12 @@ def update_pod_condition(status: v1.PodStatus, condition: v1.PodCondition) -> bo
 
 
 def is_restartable_init_container(init_container: v1.Container | None) -> bool:
-    """Whether the container, taken to be an init container, is a sidecar."""
+    """Report whether an init container is a sidecar."""
     return init_container is not None and init_container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
 
 
 def is_container_restartable(pod: v1.PodSpec, container: v1.Container) -> bool:
-    """Whether some exit of the container, by its own policy or else by the pod's, would restart it."""
+    """Report whether some exit of the container would restart it, by its own policy or else the pod's."""
     if container.restart_policy is None:
         return pod.restart_policy != v1.RESTART_POLICY_NEVER
     restarting = v1.CONTAINER_RESTART_RULE_ACTION_RESTART
@@ -210,7 +211,7 @@ def is_container_restartable(pod: v1.PodSpec, container: v1.Container) -> bool:
 
 
 def container_should_restart(container: v1.Container, pod: v1.PodSpec, exit_code: int) -> bool:
-    """Whether to restart after exit_code: by the first matching rule, else by the policy."""
+    """Report whether to restart the container after exit_code, by the first matching rule or else the policy."""
     if container.restart_policy is not None:
         rule = find_matching_container_restart_rule(container, exit_code)
         if rule is not None and _rule_restarts(rule):
@@ -231,7 +232,7 @@ def _rule_restarts(rule: v1.ContainerRestartRule) -> bool:
 
 
 def find_matching_container_restart_rule(container: v1.Container, exit_code: int) -> v1.ContainerRestartRule | None:
-    """The container's first restart rule that speaks of exit_code, or None."""
+    """Return the container's first restart rule that matches exit_code, or None."""
     for rule in container.restart_policy_rules:
         if rule.exit_codes is None:
             continue
@@ -245,7 +246,7 @@ def find_matching_container_restart_rule(container: v1.Container, exit_code: int
 
 
 def all_containers_could_restart(pod: v1.PodSpec | None) -> bool:
-    """Whether a container's exit may restart the whole pod in place."""
+    """Report whether a container's exit may restart the whole pod in place."""
     if pod is None:
         return False
     return any(
@@ -256,12 +257,12 @@ def all_containers_could_restart(pod: v1.PodSpec | None) -> bool:
 
 
 def calculate_pod_status_observed_generation(pod: v1.Pod) -> int:
-    """The generation to report as observed: the gate for it is locked on."""
+    """Return the generation to report as observed; its feature gate is locked on."""
     return pod.metadata.generation
 
 
 def calculate_pod_condition_observed_generation(
     pod_status: v1.PodStatus | None, generation: int, condition_type: str
 ) -> int:
-    """The generation to report with a condition: the gate for it is locked on."""
+    """Return the generation to report with a condition; its feature gate is locked on."""
     return 0 if pod_status is None else generation

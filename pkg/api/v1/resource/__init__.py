@@ -1,4 +1,4 @@
-"""Reading resources of pods and containers.
+"""Read the resources of pods and containers.
 
 Go: pkg/api/v1/resource
 """

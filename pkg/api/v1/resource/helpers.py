@@ -1,4 +1,4 @@
-"""A container's and a pod's resources, one by one and as the text that the downward API shows.
+"""Read single resources of containers and pods, also as text for the downward API.
 
 Go: pkg/api/v1/resource/helpers.go
 """
@@ -18,7 +18,7 @@ _DEFAULTED_BY_NODE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY, v1.RESOURCE_EPHEMERAL
 
 
 def get_resource_request_quantity(pod: v1.Pod, resource_name: str) -> Quantity:
-    """What the pod requests of a resource; its overhead counts if it requests any."""
+    """Return the pod's request for a resource, including the overhead unless the request is zero."""
     pod_level = features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and (
         resourcehelper.is_pod_level_resources_set(pod)
     )
@@ -30,7 +30,7 @@ def get_resource_request_quantity(pod: v1.Pod, resource_name: str) -> Quantity:
 
 
 def get_resource_request(pod: v1.Pod, resource_name: str) -> int:
-    """The same as a number, CPU in thousandths. Of pods, each pod requests one."""
+    """Return the pod's request as a number, with CPU in thousandths; the request for `pods` is 1."""
     if resource_name == v1.RESOURCE_PODS:
         return 1
     quantity = get_resource_request_quantity(pod, resource_name)
@@ -43,11 +43,12 @@ def extract_resource_value_by_container_name_and_node_allocatable(
     container_name: str,
     node_allocatable: Mapping[str, Quantity],
 ) -> str:
-    """As extract_container_resource_value, of the container of that name; raises LookupError too.
+    """Return a resource of the container with this name as text.
 
-    Limits that are not set are the node's allocatable.
+    Limits that are not set default to the node's allocatable resources. Raise LookupError if the container does not
+    exist, and ValueError for an unknown resource.
     """
-    # Not a copy of all that the container has: thousands of files may have such a value.
+    # Only the resources are copied, not the whole container, because thousands of files may need such a value.
     resources = find_container_in_pod(pod, container_name).resources
     container = v1.Container(resources=v1.deepcopy(resources))
     merge_container_resource_limits(container, node_allocatable)
@@ -55,7 +56,7 @@ def extract_resource_value_by_container_name_and_node_allocatable(
 
 
 def extract_container_resource_value(fs: v1.ResourceFieldSelector, container: v1.Container) -> str:
-    """The selector's resource in units of its divisor, rounded up; raises ValueError for an unknown one."""
+    """Return the selected resource in units of its divisor, rounded up; raise ValueError for an unknown one."""
     divisor = fs.divisor if fs.divisor is not None and not fs.divisor.is_zero() else resource.must_parse("1")
     kind, _, name = fs.resource.partition(".")
     lists: dict[str, Mapping[str, Quantity]] = {
@@ -75,7 +76,7 @@ def _ceil(value: int, divisor: int) -> int:
 
 
 def find_container_in_pod(pod: v1.Pod, container_name: str) -> v1.Container:
-    """A container or init container of the pod; raises LookupError without one of that name."""
+    """Return a container or init container of the pod; raise LookupError if the name does not exist."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if container.name == container_name:
             return container
@@ -83,7 +84,7 @@ def find_container_in_pod(pod: v1.Pod, container_name: str) -> v1.Container:
 
 
 def merge_container_resource_limits(container: v1.Container, allocatable: Mapping[str, Quantity]) -> None:
-    """Set, in place, limits that the container has not to allocatable; never those of huge pages."""
+    """Set missing limits, except those of huge pages, to the allocatable amounts, in place."""
     limits = container.resources.limits
     for name in _DEFAULTED_BY_NODE:
         if name in allocatable and (name not in limits or limits[name].is_zero()):

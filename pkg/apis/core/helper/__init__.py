@@ -1,4 +1,4 @@
-"""Questions about resource names, tolerations and annotations that defaults and validation ask.
+"""Classify resource names, and read tolerations and annotations, for defaults and validation.
 
 Go: pkg/apis/core/helper
 """

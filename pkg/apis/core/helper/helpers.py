@@ -1,4 +1,4 @@
-"""Questions about resource names, tolerations and annotations.
+"""Classify resource names, and read tolerations and annotations.
 
 Go: pkg/apis/core/helper/helpers.go
 """
@@ -40,7 +40,7 @@ def is_huge_page_resource_name(name: str) -> bool:
 
 
 def is_huge_page_resource_value_divisible(name: str, quantity: resource.Quantity) -> bool:
-    """Whether the amount is a whole number of the pages that the name speaks of."""
+    """Report whether the amount is a multiple of the page size in the resource's name."""
     try:
         page_size = huge_page_size_from_resource_name(name)
     except ValueError:
@@ -55,7 +55,7 @@ def is_quota_huge_page_resource_name(name: str) -> bool:
 
 
 def huge_page_size_from_resource_name(name: str) -> resource.Quantity:
-    """The size of a page of "hugepages-2Mi". Raises ValueError for another name."""
+    """Return the page size in a name such as "hugepages-2Mi"; raise ValueError for another name."""
     if not is_huge_page_resource_name(name):
         raise ValueError(f"resource name: {name} is an invalid hugepage name")
     return resource.parse_quantity(name.removeprefix(_HUGE_PAGES_PREFIX))
@@ -66,10 +66,10 @@ def is_standard_container_resource_name(name: str) -> bool:
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Whether the resource is of some other domain than Kubernetes' own, as a device plugin's is."""
+    """Report whether the resource belongs to another domain than Kubernetes' own, such as a device plugin's."""
     if is_native_resource(name) or name.startswith(_REQUESTS_PREFIX):
         return False
-    # A quota names it with a prefix, and must be able to.
+    # A quota names the resource with this prefix, so the prefixed name must be valid.
     return not validation.is_qualified_name(_REQUESTS_PREFIX + name)
 
 
@@ -78,7 +78,7 @@ def is_native_resource(name: str) -> bool:
 
 
 def is_overcommit_allowed(name: str) -> bool:
-    """Whether a container may be limited to more than it requests."""
+    """Report whether a container's limit may exceed its request."""
     return is_native_resource(name) and not is_huge_page_resource_name(name)
 
 
@@ -95,9 +95,9 @@ def is_standard_finalizer_name(name: str) -> bool:
 
 
 def add_or_update_toleration_in_pod(pod: v1.Pod, toleration: v1.Toleration) -> bool:
-    """Make the pod have the toleration, in place of one of the same key, effect, operator and value.
+    """Add the toleration to the pod, or replace one with the same key, effect, operator and value.
 
-    Returns whether the pod changed.
+    Report whether the pod changed.
     """
     tolerations: list[v1.Toleration] = []
     updated = False
@@ -120,11 +120,14 @@ def _matches(a: v1.Toleration, b: v1.Toleration) -> bool:
 
 
 def get_deletion_cost_from_pod_annotations(annotations: Mapping[str, str]) -> int:
-    """What deleting the pod costs, 0 unless annotated. Raises ValueError for anything but a 32 bit number."""
+    """Return the pod's deletion cost, 0 without the annotation.
+
+    Raise ValueError for anything except a 32-bit number.
+    """
     value = annotations.get(POD_DELETION_COST)
     if value is None:
         return 0
-    # A plus sign and leading zeros are not valid.
+    # A plus sign and leading zeros are invalid.
     cost = strconv.parse_int(value, bits=32)
     if str(cost) != value:
         raise strconv.NumError("ParseInt", value, "invalid syntax")

@@ -1,4 +1,4 @@
-"""Walks over the containers of a pod, and the names of its fields for the downward API.
+"""Iterate over the containers of a pod, and convert field names for the downward API.
 
 Go: pkg/apis/core/pods
 """

@@ -1,4 +1,4 @@
-"""Walks over the containers of a pod, and the names of its fields for the downward API.
+"""Iterate over the containers of a pod, and convert field names for the downward API.
 
 Go: pkg/apis/core/pods/helpers.go
 """
@@ -23,7 +23,7 @@ _LABELS = frozenset(
 def containers_with_path(
     spec: v1.PodSpec, spec_path: field.Path
 ) -> Iterator[tuple[v1.Container | v1.EphemeralContainer, field.Path]]:
-    """All containers and where they are: init containers first, ephemeral ones last.
+    """Yield all containers with their paths: first init containers, then regular and ephemeral ones.
 
     Go: VisitContainersWithPath, whose visitor ends the walk by its result; leaving the loop does that here.
     """
@@ -36,7 +36,10 @@ def containers_with_path(
 
 
 def convert_downward_api_field_label(version: str, label: str, value: str) -> tuple[str, str]:
-    """The label under today's name, and the value. Raises ValueError for one that pods do not show."""
+    """Return the current name of the field label, and the value.
+
+    Raise ValueError for a field that pods do not expose.
+    """
     if version != "v1":
         raise ValueError(f"unsupported pod version: {version}")
     if (split := fieldpath.split_maybe_subscripted_path(label)) is not None:
@@ -44,7 +47,7 @@ def convert_downward_api_field_label(version: str, label: str, value: str) -> tu
         if path not in ("metadata.annotations", "metadata.labels"):
             raise ValueError(f"field label does not support subscript: {label}")
         return label, value
-    if label == "spec.host":  # what clients of long ago send
+    if label == "spec.host":  # Very old clients send this label.
         return "spec.nodeName", value
     if label not in _LABELS:
         raise ValueError(f"field label not supported: {label}")

@@ -1,4 +1,4 @@
-"""Defaults of the core API group, and its options read from queries.
+"""Set defaults of the core API group, and read its options from queries.
 
 Go: pkg/apis/core/v1
 """

@@ -1,4 +1,4 @@
-"""What is sent as a query, read into the options that it stands for.
+"""Convert the parameters of a query into options.
 
 Go: pkg/apis/core/v1/zz_generated.conversion.go, k8s.io/apimachinery/pkg/runtime/conversion.go
 """
@@ -18,7 +18,10 @@ _Query = Mapping[str, Sequence[str]]
 
 
 def convert_url_values_to_pod_log_options(query: _Query) -> v1.PodLogOptions:
-    """Of a parameter that is there more than once the first counts. Raises ValueError, which names the parameter."""
+    """Return the options; raise ValueError that names the invalid parameter.
+
+    The first of several parameters with the same name counts.
+    """
     return v1.PodLogOptions(
         container=_first(query, "container") or "",
         follow=_bool(query, "follow"),
@@ -39,7 +42,7 @@ def _first(query: _Query, name: str) -> str | None:
 
 
 def _bool(query: _Query, name: str) -> bool:
-    """False are "0", "false" and what is not there; an empty value is true."""
+    """Return False for "0", "false" and a missing parameter, and True otherwise, even for an empty value."""
     value = _first(query, name)
     return value is not None and value != "0" and value.lower() != "false"
 

@@ -1,4 +1,4 @@
-"""The values that a pod's fields have when nobody set them.
+"""Set the default values of a pod's fields.
 
 All functions change their argument in place.
 
@@ -16,20 +16,23 @@ from pkg.apis.core import helper
 from pkg.component_helpers import resource as resourcehelper
 from pkg.util import parsers
 
-# Sources of a volume: every field of a Volume but its name.
+# Every field of a Volume except its name is a source.
 _VOLUME_SOURCES = tuple(name for name in v1.Volume.__struct_fields__ if name != "name")
-_MILLI = 10**6  # in nanos
+_MILLI = 10**6  # The value is in nanos.
 
 
 def set_defaults_resource_list(resources: dict[str, Quantity]) -> None:
-    """Round amounts up to thousandths, the finest that the API keeps."""
+    """Round amounts up to thousandths, the smallest unit that the API stores."""
     for key, quantity in resources.items():
         if quantity.nanos % _MILLI:
             resources[key] = Quantity(-(-quantity.nanos // _MILLI) * _MILLI, quantity.format)
 
 
 def set_defaults_volume(volume: v1.Volume) -> None:
-    """A volume without a source is an empty directory; images are pulled as containers' are."""
+    """Make a volume without a source an emptyDir, and set the pull policy of an image volume.
+
+    The policy's default is the same as for containers.
+    """
     if all(getattr(volume, name) is None for name in _VOLUME_SOURCES):
         volume.empty_dir = v1.EmptyDirVolumeSource()
     if volume.image is not None and not volume.image.pull_policy:
@@ -40,7 +43,7 @@ def _default_pull_policy(image: str) -> str:
     try:
         _, tag, _ = parsers.parse_image_name(image)
     except ValueError:
-        tag = ""  # validation will complain
+        tag = ""  # Validation will report the error.
     return v1.PULL_ALWAYS if tag == "latest" else v1.PULL_IF_NOT_PRESENT
 
 
@@ -54,11 +57,11 @@ def set_defaults_container(container: v1.Container) -> None:
 
 
 def set_defaults_pod(pod: v1.Pod) -> None:
-    """Defaults that hold for a pod and not for a template of pods."""
+    """Set the defaults that apply to a pod but not to a pod template."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for key, limit in container.resources.limits.items():
             container.resources.requests.setdefault(key, limit)
-    # The pod's own requests come from those of its containers, so they come second.
+    # Pod-level requests depend on the containers' requests, so they are set afterwards.
     if features.feature_gate.enabled(features.POD_LEVEL_RESOURCES):
         _default_huge_page_pod_limits(pod)
         _default_pod_requests(pod)
@@ -92,16 +95,16 @@ def set_defaults_http_get_action(action: v1.HTTPGetAction) -> None:
 
 
 def _default_host_network_ports(containers: Iterable[v1.Container]) -> None:
-    """With the host's network every port is a port of the host."""
+    """Set the host port of each port to the container port, as the host's network requires."""
     for container in containers:
         for port in container.ports:
             port.host_port = port.host_port or port.container_port
 
 
 def _default_pod_requests(pod: v1.Pod) -> None:
-    """Fill in requests of a pod that has limits of its own.
+    """Set pod-level requests if there are pod-level limits.
 
-    From what its containers request together, for resources that may be overcommitted; else from its limits.
+    For resources that may be overcommitted they are the sum of the containers' requests; otherwise they are the limits.
     """
     resources = pod.spec.resources
     if resources is None or not resources.limits:
@@ -116,7 +119,7 @@ def _default_pod_requests(pod: v1.Pod) -> None:
 
 
 def _default_huge_page_pod_limits(pod: v1.Pod) -> None:
-    """Limit a pod that has resources of its own to the huge pages its containers may use together."""
+    """Set the pod-level limits of huge pages to the sum of the containers' limits, if there are pod-level resources."""
     resources = pod.spec.resources
     if resources is None or not (resources.limits or resources.requests):
         return
@@ -128,11 +131,11 @@ def _default_huge_page_pod_limits(pod: v1.Pod) -> None:
             resources.limits.setdefault(key, quantity)
 
 
-# What Go generates: which defaults apply where.
+# The following functions correspond to Go's generated code, which applies the defaults of each type.
 
 
 def set_object_defaults_pod(pod: v1.Pod) -> None:
-    """Fill in all defaults of a pod, in Go's order."""
+    """Set all defaults of a pod in Go's order."""
     set_defaults_pod(pod)
     spec = pod.spec
     set_defaults_pod_spec(spec)
@@ -182,7 +185,8 @@ def _set_volume_source_defaults(volume: v1.Volume) -> None:
         volume.host_path.type = v1.HOST_PATH_UNSET
     for source in (volume.secret, volume.config_map, volume.downward_api, volume.projected):
         if source is not None and source.default_mode is None:
-            source.default_mode = v1.SECRET_VOLUME_SOURCE_DEFAULT_MODE  # the same for all four
+            # The default mode is the same for all four sources.
+            source.default_mode = v1.SECRET_VOLUME_SOURCE_DEFAULT_MODE
     if volume.downward_api is not None:
         _set_downward_api_items_defaults(volume.downward_api.items)
     if volume.projected is not None:

@@ -1,4 +1,4 @@
-"""Validation of pods, and of what they refer to.
+"""Validate pods and the objects to which they refer.
 
 Go: pkg/apis/core/validation
 """

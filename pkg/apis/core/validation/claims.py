@@ -1,4 +1,4 @@
-"""Templates of the claims that ephemeral volumes make.
+"""Validate the claim templates of ephemeral volumes.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -25,7 +25,7 @@ def validate_persistent_volume_claim_template(
 
 
 def _validate_template_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path) -> Errors:
-    """A template may carry labels and annotations and nothing else."""
+    """Require that a template's metadata contains only labels and annotations."""
     errs = apimachineryvalidation.validate_annotations(meta.annotations, fld_path.child("annotations"))
     errs += unversionedvalidation.validate_labels(meta.labels, fld_path.child("labels"))
     empty = metav1.ObjectMeta()

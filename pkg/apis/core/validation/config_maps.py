@@ -1,4 +1,4 @@
-"""Config maps and secrets.
+"""Validate config maps and secrets.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -14,7 +14,7 @@ from pkg.apimachinery.util.validation import field
 from pkg.apis.core.validation.names import Errors
 from pkg.apis.core.validation.validation import validate_object_meta
 
-# What data a secret of each type must have.
+# These are the keys that a secret of each type must have.
 _REQUIRED_KEYS = {
     v1.SECRET_TYPE_DOCKERCFG: [v1.DOCKER_CONFIG_KEY],
     v1.SECRET_TYPE_DOCKER_CONFIG_JSON: [v1.DOCKER_CONFIG_JSON_KEY],
@@ -25,7 +25,7 @@ _JSON_TYPES = (v1.SECRET_TYPE_DOCKERCFG, v1.SECRET_TYPE_DOCKER_CONFIG_JSON)
 
 
 def validate_config_map(config_map: v1.ConfigMap) -> Errors:
-    """All that is wrong with a config map; empty for a good one."""
+    """Return all errors in a config map."""
     errs = validate_object_meta(config_map.metadata, field.Path("metadata"))
     errs += _validate_keys(config_map.data, field.Path("data"))
     for key in config_map.data:
@@ -39,7 +39,7 @@ def validate_config_map(config_map: v1.ConfigMap) -> Errors:
 
 
 def validate_secret(secret: v1.Secret) -> Errors:
-    """All that is wrong with a secret; empty for a good one. No message repeats its data."""
+    """Return all errors in a secret; no message quotes its data."""
     errs = validate_object_meta(secret.metadata, field.Path("metadata"))
     path = field.Path("data")
     errs += _validate_keys(secret.data, path)
@@ -73,7 +73,7 @@ def _validate_json(data: bytes, path: field.Path) -> Errors:
     try:
         decoded = json.loads(data)
     except (ValueError, RecursionError) as err:
-        # The error's own text may quote the data.
+        # The error's own text could quote the data.
         return [field.invalid(path, redacted, f"{type(err).__name__}: not JSON")]
     return [] if isinstance(decoded, dict) else [field.invalid(path, redacted, "must be a JSON object")]
 

@@ -1,4 +1,4 @@
-"""Containers: images, ports, mounts, probes, hooks, restart policies.
+"""Validate containers: images, ports, mounts, probes, hooks and restart policies.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -56,7 +56,7 @@ _STOP_SIGNALS_LINUX = sorted(
 
 @dataclass(slots=True, frozen=True)
 class PodContext:
-    """What of its pod the validation of a container depends on."""
+    """Hold what the validation of a container needs to know about its pod."""
 
     volumes: Volumes
     claim_names: Set[str]
@@ -102,7 +102,7 @@ def validate_init_containers(
             errs.append(field.duplicate(path.child("name"), container.name))
         elif container.name:
             names.add(container.name)
-        # Init containers run one after the other, so only their own ports can conflict.
+        # Init containers run one after the other, so only the ports of the same container can conflict.
         errs += _check_host_port_conflicts([container], fld_path)
         if container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS:
             errs += _validate_lifecycle_and_probes(container, pod, path)
@@ -112,7 +112,7 @@ def validate_init_containers(
 
 
 def _validate_not_a_sidecar(container: v1.Container, fld_path: field.Path) -> Errors:
-    """An init container that is waited for has nothing that a running one needs."""
+    """Require that an init container that runs to completion has no hooks and no probes."""
     detail = "may not be set for init containers without restartPolicy=Always"
     errs: Errors = [
         field.forbidden(fld_path.child(name), detail)
@@ -138,7 +138,7 @@ def _validate_container_common(container: v1.Container, pod: PodContext, fld_pat
         errs.append(field.required(fld_path.child("name"), ""))
     else:
         errs += validate_dns1123_label(container.name, fld_path.child("name"))
-    # Go checks the white space apart, for pods only; templates may still have it.
+    # Go checks for white space separately, and only in pods, because templates may still contain it.
     if not container.image:
         errs.append(field.required(fld_path.child("image"), ""))
     elif container.image != container.image.strip():
@@ -232,9 +232,10 @@ def _validate_volume_mounts(container: v1.Container, volumes: Volumes, fld_path:
     return errs
 
 
-# DIVERGES (fault of Go): faults in the sub path, the propagation and recursiveReadOnly name the mount they are in.
-# Go: pkg/apis/core/validation/validation.go, ValidateVolumeMounts: the index of the mount is missing in their paths.
-# Why: of several mounts nobody would know which one is meant.
+# DIVERGES (fault of Go): errors in the sub path, the propagation and recursiveReadOnly name the mount that contains
+# them.
+# Go: pkg/apis/core/validation/validation.go, ValidateVolumeMounts: their paths lack the index of the mount.
+# Why: with several mounts, the operator would not know which one is meant.
 # Test: validation_test.py:test_bad_pods
 
 
@@ -459,7 +460,7 @@ def _validate_probe(probe: v1.Probe, grace_period: int | None, fld_path: field.P
 def _validate_handler(
     handler: v1.Probe | v1.LifecycleHandler, grace_period: int | None, fld_path: field.Path
 ) -> Errors:
-    """Exactly one action, and that one well formed."""
+    """Require exactly one action that is valid."""
     found: list[tuple[str, Errors]] = []
     if handler.exec is not None:
         path = fld_path.child("exec", "command")
@@ -498,7 +499,7 @@ def _validate_http_get_action(action: v1.HTTPGetAction, fld_path: field.Path) ->
 
 
 def validate_port_num_or_name(port: int | str | None, fld_path: field.Path) -> Errors:
-    """A port by number or by the name of a container's port; one that is missing is number 0."""
+    """Validate a port given by number or by the name of a container's port; a missing port is number 0."""
     if isinstance(port, str):
         return invalid_each(fld_path, port, validation.is_valid_port_name(port))
     return invalid_each(fld_path, port or 0, validation.is_valid_port_num(port or 0))

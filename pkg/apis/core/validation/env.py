@@ -1,4 +1,4 @@
-"""Environment variables, and the fields of a pod that they and downward API volumes may show.
+"""Validate environment variables, and the pod fields that they and downward API volumes may expose.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -98,7 +98,7 @@ def _validate_object_field_selector(
         return [field.invalid(fld_path.child("fieldPath"), selector.field_path, detail)]
     if (split := fieldpath.split_maybe_subscripted_path(label)) is not None:
         path, subscript = split
-        # Only annotations and labels get this far with one.
+        # At this point only annotations and labels can have a subscript.
         name = subscript.lower() if path == "metadata.annotations" else subscript
         return validate_qualified_name(name, fld_path)
     if label not in expressions:
@@ -121,7 +121,7 @@ def _validate_resource_field_selector(
 
 
 def _validate_divisor(name: str, divisor: Quantity | None, fld_path: field.Path) -> Errors:
-    """Values may be shown in round units only."""
+    """Require that the divisor is one of the allowed units."""
     if divisor is None or divisor.is_zero():
         return []
     allowed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Names and paths, which all parts of the validation check.
+"""Validate the names and paths that occur in all parts of the validation.
 
 Go: pkg/apis/core/validation/names.go, and the small functions of validation.go
 """
@@ -24,7 +24,7 @@ _LABEL_MAX_LENGTH = 63
 
 
 def invalid_each(fld_path: field.Path, value: object, messages: Iterable[str]) -> Errors:
-    """One Invalid for each message about the value."""
+    """Return one Invalid error for each message about the value."""
     return [field.invalid(fld_path, value, message) for message in messages]
 
 
@@ -67,7 +67,7 @@ def validate_file_mode(mode: int | None, fld_path: field.Path) -> Errors:
 
 
 def validate_user_annotations(annotations: Mapping[str, str], fld_path: field.Path) -> Errors:
-    """Annotations for a certificate request: their keys must have a domain."""
+    """Validate annotations for a certificate request, whose keys must have a domain."""
     errs: Errors = []
     for key in annotations:
         messages = validation.is_qualified_name(key.lower())
@@ -79,7 +79,7 @@ def validate_user_annotations(annotations: Mapping[str, str], fld_path: field.Pa
 
 
 def validate_local_descending_path(target_path: str, fld_path: field.Path) -> Errors:
-    """A path that stays below where it starts."""
+    """Validate a path that must stay below its starting point."""
     errs: Errors = []
     if target_path.startswith("/"):
         errs.append(field.invalid(fld_path, target_path, "must be a relative path"))
@@ -93,7 +93,7 @@ def validate_path_no_backsteps(target_path: str, fld_path: field.Path) -> Errors
 
 
 def validate_local_non_reserved_path(target_path: str, fld_path: field.Path) -> Errors:
-    """A descending path that does not take a name which atomic writing needs."""
+    """Validate a descending path, which must not use a name that atomic writing needs."""
     errs = validate_local_descending_path(target_path, fld_path)
     if target_path.startswith("..") and not target_path.startswith("../"):
         errs.append(field.invalid(fld_path, target_path, "must not start with '..'"))
@@ -106,7 +106,7 @@ def is_kubernetes_signer_name(signer_name: str) -> bool:
 
 
 def validate_signer_name(fld_path: field.Path, signer_name: str) -> Errors:
-    """A signer is named as domain/path, the domain having a dot."""
+    """Validate a signer's name, which has the form domain/path with a dot in the domain."""
     if not signer_name:
         return [field.required(fld_path, "")]
     segments = signer_name.split("/")
@@ -136,7 +136,10 @@ def _first_bad_label(fld_path: field.Path, value: str, labels: list[tuple[str, l
 
 
 def validate_cluster_trust_bundle_name(name: str) -> list[str]:
-    """A bundle of a signer is named after it, domain:path:name; the others have no colon."""
+    """Validate a bundle's name.
+
+    The name of a signer's bundle contains the signer's name: domain:path:name. Other names contain no colon.
+    """
     signer, colon, rest = name.rpartition(":")
     if not colon:
         return apimachineryvalidation.name_is_dns_subdomain(name, False)

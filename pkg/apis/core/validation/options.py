@@ -1,4 +1,4 @@
-"""Which of the newer rules hold.
+"""Select which of the newer validation rules apply.
 
 Go: pkg/apis/core/validation/validation.go (PodValidationOptions)
 """
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PodValidationOptions:
-    """What the feature gates allow a pod. The defaults are those of release 1.36.
+    """Describe what the feature gates allow in a pod; the defaults are those of release 1.36.
 
-    Go's options that keep old faults valid in an update, and those whose gate is locked, are left out.
+    Two kinds of Go's options are left out: those that keep old errors valid in an update, and those whose gate is
+    locked.
     """
 
     allow_invalid_pod_deletion_cost: bool = False
@@ -24,5 +25,5 @@ class PodValidationOptions:
     allow_env_files_validation: bool = True
     allow_taint_toleration_comparison_operators: bool = False
     allow_user_namespaces_host_network_support: bool = False
-    # Go asks the gate where an address is checked.
+    # Go reads the gate where it validates an address.
     strict_ip_validation: bool = True

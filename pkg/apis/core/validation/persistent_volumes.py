@@ -1,4 +1,4 @@
-"""Persistent volumes, and claims of them.
+"""Validate persistent volumes and claims.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -12,7 +12,7 @@ from pkg.apis.core.validation.claims import validate_access_modes, validate_pers
 from pkg.apis.core.validation.names import Errors, validate_path_no_backsteps, validate_positive_quantity_value
 from pkg.apis.core.validation.validation import validate_object_meta
 
-# The fields of a PersistentVolumeSpec that are no sources.
+# These fields of a PersistentVolumeSpec are not sources.
 _NO_SOURCES = frozenset(
     (
         "access_modes", "capacity", "claim_ref", "mount_options", "node_affinity", "persistent_volume_reclaim_policy",
@@ -23,7 +23,10 @@ _VOLUME_MODES = [v1.PERSISTENT_VOLUME_BLOCK, v1.PERSISTENT_VOLUME_FILESYSTEM]
 
 
 def validate_persistent_volume(volume: v1.PersistentVolume) -> Errors:
-    """What is wrong with a persistent volume; of its source only whether there is one, and a hostPath's path."""
+    """Return all errors in a persistent volume.
+
+    Of the source, only its presence and the path of a hostPath are validated.
+    """
     name_fn = apimachineryvalidation.name_is_dns_subdomain
     errs: Errors = list(
         apimachineryvalidation.validate_object_meta(volume.metadata, False, name_fn, field.Path("metadata"))
@@ -55,6 +58,6 @@ def _validate_source(spec: v1.PersistentVolumeSpec, path: field.Path) -> Errors:
 
 
 def validate_persistent_volume_claim(claim: v1.PersistentVolumeClaim) -> Errors:
-    """All that is wrong with a claim; empty for a good one."""
+    """Return all errors in a claim."""
     errs = validate_object_meta(claim.metadata, field.Path("metadata"))
     return errs + validate_persistent_volume_claim_spec(claim.spec, field.Path("spec"))

@@ -1,4 +1,4 @@
-"""Requests, limits and claims of containers and pods.
+"""Validate the requests, limits and claims of containers and pods.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -117,13 +117,16 @@ def _validate_requests_against_limits(
 def _validate_resource_claim_names(
     claims: Sequence[v1.ResourceClaim], pod_claim_names: Set[str], fld_path: field.Path
 ) -> Errors:
-    """A container takes claims of its pod, each of them whole or by requests of it, nothing twice."""
+    """Validate the claims of a container.
+
+    A container uses claims of its pod, each either as a whole or by its requests, and nothing twice.
+    """
     errs: Errors = []
     names: set[str] = set()
-    # The claims of which there was a request already.
+    # These are the claims of which a request was already used.
     in_part: set[str] = set()
     known = ", ".join(sorted(pod_claim_names))
-    # All errors share the text, for both claims and names may be many.
+    # All errors share this text, because both claims and names may be numerous.
     detail = "must be one of the names in pod.spec.resourceClaims" + (f": {known}" if known else " which is empty")
     for i, claim in enumerate(claims):
         path = fld_path.index(i)
@@ -194,7 +197,7 @@ def _validate_pod_resource_claim(
 
 
 def validate_pod_resources(spec: v1.PodSpec, pod_claim_names: Set[str], fld_path: field.Path) -> Errors:
-    """Resources of the pod itself, which its containers share."""
+    """Validate the pod-level resources, which the containers share."""
     if spec.resources is None:
         return []
     path = fld_path.child("resources")
@@ -210,7 +213,7 @@ def validate_pod_resources(spec: v1.PodSpec, pod_claim_names: Set[str], fld_path
 def _validate_pod_resource_consistency(
     spec: v1.PodSpec, resources: v1.ResourceRequirements, fld_path: field.Path
 ) -> Errors:
-    """What the containers ask for together must fit into what the pod asks for."""
+    """Require that the sums of the containers' requests do not exceed the pod-level requests."""
     errs: Errors = []
     pod, options = v1.Pod(spec=spec), resourcehelper.PodResourcesOptions()
     for name, wanted in resourcehelper.aggregate_container_requests(pod, options).items():

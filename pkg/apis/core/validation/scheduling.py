@@ -1,4 +1,4 @@
-"""Affinity, tolerations and spreading: not the kubelet's to act on, but part of a pod's shape.
+"""Validate affinity, tolerations and topology spread, which the kubelet does not use itself.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -97,7 +97,7 @@ def _validate_node_affinity(affinity: v1.NodeAffinity, fld_path: field.Path) -> 
     path = fld_path.child("preferredDuringSchedulingIgnoredDuringExecution")
     for i, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
         errs += _validate_weight(preferred.weight, path.index(i))
-        # What is only preferred was never checked for its values, and some people's is wrong.
+        # The values of preferred terms were never validated in the past, so existing pods may contain invalid ones.
         preference_path = path.index(i).child("preference")
         errs += _validate_node_selector_term(preferred.preference, preference_path, allow_invalid_values=True)
     return errs
@@ -199,13 +199,13 @@ def _validate_match_label_keys_and_mismatch_label_keys(
     mismatch_keys: Sequence[str],
     selector: metav1.LabelSelector | None,
 ) -> Errors:
-    """Keys whose values the API server merges into the selector when the pod is made."""
+    """Validate keys whose values the API server merges into the selector when the pod is created."""
     errs = _validate_label_keys(fld_path.child("matchLabelKeys"), match_keys, selector)
     errs += _validate_label_keys(fld_path.child("mismatchLabelKeys"), mismatch_keys, selector)
     if selector is not None:
-        # Of a key that is there twice the first counts.
+        # The first of several equal keys counts.
         indices = {key: i for i, key in reversed(list(enumerate(match_keys)))}
-        # A key may be there once, from the merge; a second time somebody wrote it.
+        # A key may occur once because of the merge. A second occurrence was in the manifest.
         seen = set(selector.match_labels)
         for expression in selector.match_expressions:
             if expression.key in indices and expression.key in seen:
@@ -235,7 +235,7 @@ def validate_topology_spread_constraints(
     constraints: Sequence[v1.TopologySpreadConstraint], fld_path: field.Path, opts: PodValidationOptions
 ) -> Errors:
     errs: Errors = []
-    # How many there are of each kind from here on.
+    # The number of constraints of each kind from this point on.
     left = Counter((constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints)
     for i, constraint in enumerate(constraints):
         path = fld_path.index(i)

@@ -1,11 +1,13 @@
-"""Security contexts of pods and containers, and the annotations that came before them.
-
-DIVERGES (platform): the contents of windowsOptions in a static pod that names no operating system are not looked into.
-Go: pkg/apis/core/validation/validation.go, validateWindowsSecurityContextOptions: refuses a pod with faulty ones.
-Why: containers never run on Windows here, and a runtime on Linux does not look at these options.
-Test: validation_test.py:test_windows_options_are_not_looked_into
+"""Validate the security contexts of pods and containers, and the annotations that preceded them.
 
 Go: pkg/apis/core/validation/validation.go
+
+DIVERGES (platform): the kubelet does not validate the contents of windowsOptions in a static pod without an operating
+system.
+Go: pkg/apis/core/validation/validation.go, validateWindowsSecurityContextOptions: the Go kubelet refuses a pod with
+invalid ones.
+Why: containers never run on Windows here, and a runtime on Linux ignores these options.
+Test: validation_test.py:test_windows_options_are_not_looked_into
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pkg.component_helpers.node.util import sysctl as utilsysctl
 _SYSCTL_MAX_LENGTH = 253
 _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = re.compile(rf"({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}")
-_MAX_LOCALHOST_PROFILE_LENGTH = 4095  # PATH_MAX - 1
+_MAX_LOCALHOST_PROFILE_LENGTH = 4095  # The value is PATH_MAX - 1.
 
 _PROFILE_TYPES = [
     v1.SECCOMP_PROFILE_TYPE_LOCALHOST,
@@ -37,7 +39,7 @@ _SE_LINUX_CHANGE_POLICIES = ["MountOption", "Recursive"]
 
 
 def validate_security_context(sc: v1.SecurityContext | None, fld_path: field.Path, host_users: bool) -> Errors:
-    """The security context of a container. That privileged ones are allowed is for the cluster to say."""
+    """Validate the security context of a container; whether privileged ones are allowed is the cluster's decision."""
     if sc is None:
         return []
     errs = _validate_ids(sc.run_as_user, sc.run_as_group, fld_path)
@@ -201,7 +203,7 @@ def validate_app_armor_pod_annotations(
 
 
 def validate_seccomp_annotations_and_fields(pod: v1.Pod, spec_path: field.Path) -> Errors:
-    """The old annotation and the field may both be there if they say the same."""
+    """Require that the old annotation and the field have the same value if both are set."""
     errs: Errors = []
     annotations = pod.metadata.annotations
     sc = pod.spec.security_context
@@ -239,7 +241,10 @@ def _validate_seccomp_match(annotation: str | None, profile: v1.SeccompProfile, 
 
 
 def validate_app_armor_annotations_and_fields_match_on_create(pod: v1.Pod, spec_path: field.Path) -> Errors:
-    """As for seccomp; the pod's profile is that of its containers that have none."""
+    """Require that the AppArmor annotation and the field agree, as for seccomp.
+
+    The pod's profile applies to its containers without a profile.
+    """
     if pod.spec.os is not None and pod.spec.os.name == "windows":
         return []
     errs: Errors = []

@@ -1,8 +1,8 @@
-"""Validation of a pod that is new, with every fault at once and its field.
+"""Validate a new pod, and report all errors at once with their fields.
 
-Go has it all in one file of ten thousand lines; here it is split by topic: names.py, volumes.py, claims.py,
-env.py, containers.py, resources.py, security.py and scheduling.py. What only the API server asks (updates,
-other kinds, windows options, ephemeral containers) is left out.
+Go has all validation in one file of ten thousand lines. Here it is split by topic: names.py, volumes.py, claims.py,
+env.py, containers.py, resources.py, security.py and scheduling.py. What only the API server validates (updates, other
+kinds, Windows options, ephemeral containers) is left out.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -64,7 +64,7 @@ _OPERATING_SYSTEMS = [v1.LINUX, v1.WINDOWS]
 
 
 def validate_pod_create(pod: v1.Pod, opts: PodValidationOptions) -> Errors:
-    """All that is wrong with a pod whose defaults are filled in; empty for a good one."""
+    """Return all errors in a pod whose defaults are set."""
     errs = _validate_pod_metadata_and_spec(pod, opts)
     path = field.Path("spec")
     if pod.spec.ephemeral_containers:
@@ -93,7 +93,7 @@ def _validate_pod_metadata_and_spec(pod: v1.Pod, opts: PodValidationOptions) -> 
 
 
 def validate_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path) -> Errors:
-    """Metadata of a namespaced object whose name is a DNS subdomain."""
+    """Validate the metadata of a namespaced object whose name is a DNS subdomain."""
     errs: Errors = []
     errs += apimachineryvalidation.validate_object_meta(
         meta, True, apimachineryvalidation.name_is_dns_subdomain, fld_path
@@ -252,7 +252,7 @@ def _validate_pod_host_network_deps(spec: v1.PodSpec, fld_path: field.Path) -> E
 
 
 def _validate_host_users(spec: v1.PodSpec, fld_path: field.Path, opts: PodValidationOptions) -> Errors:
-    """A pod in a user namespace of its own cannot share the host's other namespaces, nor use raw devices."""
+    """Require that a pod in its own user namespace neither shares the host's other namespaces nor uses raw devices."""
     if spec.host_users is not False:
         return []
     detail = "when `hostUsers` is false"
@@ -354,7 +354,7 @@ def _validate_host_aliases(aliases: Sequence[v1.HostAlias], fld_path: field.Path
 
 
 def _validate_file_key_ref_volumes(spec: v1.PodSpec, fld_path: field.Path) -> Errors:
-    """Variables are read from files of emptyDir volumes only."""
+    """Require that variables are read only from files of emptyDir volumes."""
     errs: Errors = []
     volumes = {volume.name: volume for volume in spec.volumes}
     for container, path in podshelper.containers_with_path(spec, fld_path):

@@ -1,4 +1,4 @@
-"""Volumes of a pod: the shape of every kind of source.
+"""Validate the volumes of a pod, with every kind of source.
 
 Go: pkg/apis/core/validation/validation.go
 """
@@ -51,7 +51,7 @@ _PULL_POLICIES = [v1.PULL_ALWAYS, v1.PULL_IF_NOT_PRESENT, v1.PULL_NEVER]
 def validate_volumes(
     volumes: Sequence[v1.Volume], pod_meta: metav1.ObjectMeta, fld_path: field.Path
 ) -> tuple[Volumes, Errors]:
-    """The faultless volumes by name, and the faults of the others."""
+    """Return the valid volumes by name, and the errors of the others."""
     errs: Errors = []
     created_claims = {f"{pod_meta.name}-{v.name}" for v in volumes if v.ephemeral is not None and pod_meta.name}
     found: Volumes = {}
@@ -104,12 +104,12 @@ def _validate_volume_source(volume: v1.Volume, fld_path: field.Path, pod_meta: m
 
 
 def _required(source: object, fld_path: field.Path, fields: Iterable[tuple[str, str]]) -> Errors:
-    """Required for each (attribute, name on the wire) that is empty."""
+    """Return a Required error for each empty field, given as (attribute, JSON name)."""
     return [field.required(fld_path.child(name), "") for attribute, name in fields if not getattr(source, attribute)]
 
 
 def _requires(*fields: tuple[str, str]) -> Callable[[Any, field.Path], Errors]:
-    """A validator for sources that only need some fields set."""
+    """Return a validator for sources in which only some fields are required."""
     return lambda source, fld_path: _required(source, fld_path, fields)
 
 
@@ -334,8 +334,8 @@ def _validate_ephemeral(source: v1.EphemeralVolumeSource, fld_path: field.Path) 
 
 
 def _validate_image(source: v1.ImageVolumeSource, fld_path: field.Path) -> Errors:
-    # DIVERGES (fault of Go): a static pod with an image volume that has no reference is refused.
-    # Go: pkg/apis/core/validation/validation.go, validateImageVolumeSource: the reference is asked for only with
+    # DIVERGES (fault of Go): the kubelet refuses a static pod with an image volume that has no reference.
+    # Go: pkg/apis/core/validation/validation.go, validateImageVolumeSource: the reference is required only with
     # ResourceIsPod, which the kubelet does not set.
     # Why: the pod would be admitted, and then fail for ever to pull an image without a name.
     # Test: validation_test.py:test_bad_pods
@@ -359,7 +359,7 @@ def _validate_projected(source: v1.ProjectedVolumeSource, fld_path: field.Path) 
 
 
 class _Projection:
-    """Validates one projection; `paths` are the files that those before it make."""
+    """Validate projections one by one; `paths` are the files that the previous ones make."""
 
     def __init__(self, fld_path: field.Path, src_path: field.Path, paths: set[str]) -> None:
         self._fld_path = fld_path
@@ -387,7 +387,7 @@ class _Projection:
         return errs
 
     def _take(self, path: str, value: str) -> Errors:
-        """Note that the projection makes a file."""
+        """Record that the projection makes a file, and return an error if the file already exists."""
         if path in self._paths:
             return [field.invalid(self._fld_path, value, "conflicting duplicate paths")]
         self._paths.add(path)
@@ -484,8 +484,8 @@ def _validate_max_expiration(source: v1.PodCertificateProjection, fld_path: fiel
 
 
 _Validator = Callable[[Any, field.Path], Errors]
-# (attribute, name on the wire, validator), in Go's order, which decides what counts as the second source.
-# DIVERGES (fault of Go): messages about volumes name the field as the manifest does.
+# Each entry is (attribute, JSON name, validator). Go's order decides which source counts as the second one.
+# DIVERGES (fault of Go): error messages about volumes name the field as the manifest does.
 # Go: pkg/apis/core/validation/validation.go, validateVolumeSource: they say persistentDisk, downwarAPI and cephFS.
 # Why: no manifest has fields of these names.
 # Test: validation_test.py:test_bad_pods

@@ -1,4 +1,4 @@
-"""Helpers over core API objects.
+"""Provide helpers for core API objects.
 
 Go: pkg/apis/core/v1/helper
 """

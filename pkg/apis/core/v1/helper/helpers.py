@@ -1,4 +1,4 @@
-"""Questions about resource names, access modes and tolerations.
+"""Classify resource names, access modes and tolerations.
 
 Go: pkg/apis/core/v1/helper/helpers.go
 """
@@ -14,7 +14,7 @@ _QUALIFIED_NAME = re.compile(r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Whether the resource is neither Kubernetes' own nor a name of the quota system."""
+    """Report whether the resource is neither Kubernetes' own nor a name of the quota system."""
     if is_native_resource(name) or name.startswith(v1.DEFAULT_RESOURCE_REQUESTS_PREFIX):
         return False
     prefix, _, rest = (v1.DEFAULT_RESOURCE_REQUESTS_PREFIX + name).rpartition("/")
@@ -26,7 +26,7 @@ def is_prefixed_native_resource(name: str) -> bool:
 
 
 def is_native_resource(name: str) -> bool:
-    """Whether the resource is Kubernetes' own; names without a prefix are."""
+    """Report whether the resource is Kubernetes' own, as are all names without a prefix."""
     return "/" not in name or is_prefixed_native_resource(name)
 
 
@@ -35,14 +35,14 @@ def is_huge_page_resource_name(name: str) -> bool:
 
 
 def huge_page_size_from_resource_name(name: str) -> resource.Quantity:
-    """The page size; raises ValueError if the name is not that of huge pages."""
+    """Return the page size; raise ValueError if the name is not that of huge pages."""
     if not is_huge_page_resource_name(name):
         raise ValueError(f"resource name: {name} is an invalid hugepage name")
     return resource.parse_quantity(name.removeprefix(v1.RESOURCE_HUGE_PAGES_PREFIX))
 
 
 def huge_page_unit_size_from_byte_size(size: int) -> str:
-    """The size as the kernel writes it, "2MB"; raises ValueError if it has no such form."""
+    """Return the size in the kernel's form, such as "2MB"; raise ValueError if it has no such form."""
     units = ("B", "KB", "MB", "GB", "TB", "PB")
     index = 0
     while size % 1024 == 0 and index < len(units) - 1:
@@ -54,7 +54,7 @@ def huge_page_unit_size_from_byte_size(size: int) -> str:
 
 
 def huge_page_size_from_medium(medium: str) -> resource.Quantity:
-    """The page size; raises ValueError if the medium is not huge pages of one size."""
+    """Return the page size; raise ValueError if the medium is not huge pages of one size."""
     if not is_huge_page_medium(medium):
         raise ValueError(f"medium: {medium} is not a hugepage medium")
     if medium == v1.STORAGE_MEDIUM_HUGE_PAGES:
@@ -67,7 +67,7 @@ def is_huge_page_medium(medium: str) -> bool:
 
 
 def is_overcommit_allowed(name: str) -> bool:
-    """Whether limits of this resource may exceed its requests."""
+    """Report whether limits of this resource may exceed its requests."""
     return is_native_resource(name) and not is_huge_page_resource_name(name)
 
 
@@ -76,5 +76,5 @@ def is_attachable_volume_resource_name(name: str) -> bool:
 
 
 def is_service_ip_set(service: v1.Service) -> bool:
-    """Whether the service has an address of its own."""
+    """Report whether the service has its own IP address."""
     return service.spec.cluster_ip not in ("", v1.CLUSTER_IP_NONE)

@@ -1,4 +1,4 @@
-"""Validation of what comes in the form of the API's first version.
+"""Validate objects in the form of API version v1.
 
 Go: pkg/apis/core/v1/validation
 """

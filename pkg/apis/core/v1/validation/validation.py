@@ -1,4 +1,7 @@
-"""Go: pkg/apis/core/v1/validation/validation.go"""
+"""Validate the options of requests for a pod's log.
+
+Go: pkg/apis/core/v1/validation/validation.go
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _NOT_POSITIVE = "must be greater than 0"
 
 
 def validate_pod_log_options(opts: v1.PodLogOptions) -> field.ErrorList:
-    """All that is wrong with the options."""
+    """Return all errors in the options."""
     errs = field.ErrorList()
     if opts.tail_lines is not None and opts.tail_lines < 0:
         errs.append(field.invalid(field.Path("tailLines"), opts.tail_lines, _NEGATIVE))

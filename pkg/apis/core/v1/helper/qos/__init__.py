@@ -1,4 +1,4 @@
-"""Quality-of-service classes.
+"""Determine quality-of-service classes.
 
 Go: pkg/apis/core/v1/helper/qos
 """

@@ -1,4 +1,4 @@
-"""The quality-of-service class of a pod.
+"""Determine the quality-of-service class of a pod.
 
 Go: pkg/apis/core/v1/helper/qos/qos.go
 """
@@ -15,18 +15,20 @@ _SUPPORTED_QOS_COMPUTE_RESOURCES = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY)
 
 
 def get_pod_qos(pod: v1.Pod) -> str:
-    """The class in the pod's status, else the computed one."""
+    """Return the class in the pod's status, or else the computed one."""
     return pod.status.qos_class or compute_pod_qos(pod)
 
 
 def compute_pod_qos(pod: v1.Pod) -> str:
-    """Guaranteed if all limits of cpu and memory are set and equal the requests, BestEffort if nothing is.
+    """Return the QoS class that follows from the pod's requests and limits.
 
-    Ephemeral containers cannot have resources. Pod-level resources count alone where they are set.
+    A pod is Guaranteed if all limits of CPU and memory are set and equal the requests, BestEffort if nothing is set,
+    and Burstable otherwise. Ephemeral containers cannot have resources. If pod-level resources are set, only they
+    count.
     """
     if features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and pod.spec.resources is not None:
         parts = [pod.spec.resources]
-        # A pod-level spec without limits is judged by comparing them with the requests below.
+        # If the pod-level resources have no limits, the comparison with the requests below decides.
         judged = [part for part in parts if part.limits]
     else:
         parts = judged = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers)]
@@ -44,7 +46,7 @@ def compute_pod_qos(pod: v1.Pod) -> str:
 
 
 def _process_resource_list(target: dict[str, Quantity], new: Mapping[str, Quantity]) -> None:
-    """Add what is above zero and matters."""
+    """Add the relevant amounts that are above zero."""
     for name in _SUPPORTED_QOS_COMPUTE_RESOURCES:
         quantity = new.get(name)
         if quantity is not None and quantity.sign() > 0:

@@ -1,4 +1,4 @@
-"""Tests of the page of configurations."""
+"""Test the page of configurations."""
 
 from __future__ import annotations
 

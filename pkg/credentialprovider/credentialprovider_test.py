@@ -1,4 +1,6 @@
-"""Go: pkg/credentialprovider/config_test.go, keyring_test.go, provider_test.go,
+"""Test credential files, keyrings and secrets.
+
+Go: pkg/credentialprovider/config_test.go, keyring_test.go, provider_test.go,
 pkg/credentialprovider/secrets/secrets_test.go
 """
 
@@ -168,7 +170,7 @@ def test_hash_tells_credentials_apart() -> None:
 
     assert hash_of(username="a") == hash_of(username="a")
     assert hash_of(username="a") != hash_of(password="a")
-    # SHA-256 of {"username":"a","password":"\u003cb\u003e"}, as Go's encoder writes it.
+    # This is the SHA-256 of {"username":"a","password":"\u003cb\u003e"}, which Go's encoder writes.
     assert hash_of(username="a", password="<b>") == ("d11b780fc694edd01fe9383f0f929ee3aa4fe7e67ef7a1df5beda82dc314dc5e")
 
 

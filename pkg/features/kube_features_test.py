@@ -1,4 +1,7 @@
-"""Go: pkg/features/kube_features_test.go"""
+"""Test the feature gates.
+
+Go: pkg/features/kube_features_test.go
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pkg import features
 from pkg.component_base.featuregate import FeatureSpec, PreRelease
 from pkg.features import kube_features
 
-# Every gate of a kubelet 1.36.2: its stage, its default, and whether it is locked to that.
+# The file lists every gate of a kubelet 1.36.2 with its stage, its default and its lock.
 _GATES = Path(__file__).parents[2] / "test" / "data" / "feature_gates.tsv"
 _STAGES = {
     "Alpha": PreRelease.ALPHA,

@@ -1,4 +1,4 @@
-"""Tests of the API server's errors."""
+"""Test the API server's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of quantities."""
+"""Test quantities."""
 
 import weakref
 
@@ -60,7 +60,7 @@ def test_refused(text: str) -> None:
 
 def test_no_long_text_is_kept() -> None:
     class Text(str):
-        """One that can be seen to be gone."""
+        """Support weak references, so that the test notices when the text is freed."""
 
     text = Text("0" * 100 + "1Ki")
     seen = weakref.ref(text)

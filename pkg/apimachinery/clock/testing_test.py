@@ -1,4 +1,4 @@
-"""The fake clock, and that the real one has the same shape."""
+"""Test the fake clock, and that the real one has the same interface."""
 
 from __future__ import annotations
 

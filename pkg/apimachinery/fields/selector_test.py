@@ -1,4 +1,4 @@
-"""Field selectors."""
+"""Test field selectors."""
 
 from __future__ import annotations
 

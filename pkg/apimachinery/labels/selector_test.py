@@ -1,4 +1,4 @@
-"""Label selectors."""
+"""Test label selectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of encoding, decoding, copying and comparing."""
+"""Test encoding, decoding, copying and comparing."""
 
 import datetime
 import json
@@ -56,7 +56,7 @@ def test_json_round_trip() -> None:
 
 
 def test_text_that_cannot_be_sent_is_sent_with_replacements() -> None:
-    """The name of a file that is not UTF-8, in a message of the status."""
+    """Invalid UTF-8, such as a file name in a status message, is sent as U+FFFD."""
     pod = decoded()
     pod.status.message = "no a\udcffb"
     pod.metadata.annotations = {"k\udc80": "v"}
@@ -146,7 +146,7 @@ def test_without_depths(data: str, expected: str) -> None:
 
 
 def test_text_without_an_end_takes_no_time() -> None:
-    """By a search that takes quadratic time this would be hours."""
+    """An unterminated string is scanned in linear time; with quadratic time this test would take hours."""
     data = b"[" * 300 + b'"' + b'\\"' * (1 << 19)
     assert codec.without_depths(data) is data
 
@@ -253,7 +253,7 @@ def test_now_has_whole_seconds_in_utc() -> None:
     assert now.microsecond == 0 and now.tzinfo is datetime.UTC
 
 
-# Looking at Nested, as a part of Outer, takes until the second thread has had its chance to use Outer.
+# The look at Nested, as a part of Outer, lasts until the second thread has had its chance to use Outer.
 _TWO_THREADS = """
 import threading
 from typing import Any
@@ -288,6 +288,9 @@ print(codec.convert({"nested": {}, "name": "a"}, Outer).name)
 
 
 def test_threads_that_meet_a_type_at_the_same_time() -> None:
-    """In a process of its own, for what it tests is that there is no crash."""
+    """Two threads that use a type for the first time at once do not crash the process.
+
+    The test runs in a separate process because a failure is a crash.
+    """
     done = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "a"), done.stderr

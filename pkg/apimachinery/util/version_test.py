@@ -1,4 +1,4 @@
-"""Parsing and ordering of versions."""
+"""Test how versions are parsed and ordered."""
 
 from __future__ import annotations
 

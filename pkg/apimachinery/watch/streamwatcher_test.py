@@ -1,4 +1,4 @@
-"""Tests of a watch over a stream."""
+"""Test a watch over a stream."""
 
 from __future__ import annotations
 

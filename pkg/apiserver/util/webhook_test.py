@@ -1,4 +1,4 @@
-"""Tests of asking somebody else again."""
+"""Test calls of another server with retries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FINAL = [
 
 
 class Fails:
-    """Raises the error the first `times` times."""
+    """Raise the error the first `times` times."""
 
     def __init__(self, err: Exception, times: int) -> None:
         self.err, self.times, self.calls = err, times, 0

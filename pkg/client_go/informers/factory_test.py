@@ -1,4 +1,4 @@
-"""Informers and listers of the factory: what is asked of which resource, and that they are shared."""
+"""Test the factory's informers and listers: the requested resources, and the sharing of informers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT = 30.0
 
 
 class Client:
-    """The resources that the factory knows, by the attributes of a clientset."""
+    """Provide the resources of the factory as attributes of a clientset."""
 
     def __init__(self) -> None:
         self.core_v1 = self.storage_v1 = self.node_v1 = self

@@ -1,4 +1,4 @@
-"""Tests of the clientset without a server."""
+"""Test the clientset without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the typed client against a small server."""
+"""Test the typed client with a small server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def test_list_names_what_cannot_be_decoded() -> None:
 
 
 def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
-    """A user who may change a pod may put them there. Go's clients do not look into managedFields."""
+    """Deeply nested managedFields do not prevent the decoding of objects.
+
+    A user who may change a pod can put them there, and Go's clients do not look into managedFields.
+    """
     levels = 100_000
     managed = b'"managedFields":[{"fieldsV1":%s{}%s}],"name"' % (b'{"f:a":' * levels, b"}" * levels)
     deep = (POD % b"a").replace(b'"name"', managed)
@@ -105,7 +108,10 @@ def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
 
 @pytest.mark.parametrize("text", [rb"\ud800", b"\xff"])
 def test_parameters_that_are_no_text_keep_nobody_from_the_claim(text: bytes) -> None:
-    """API servers pass them on as somebody wrote them. Go's clients do not look into them."""
+    """Invalid UTF-8 in parameters does not prevent the decoding of a claim.
+
+    API servers pass parameters on unchanged, and Go's clients do not look into them.
+    """
     opaque = b'"opaque":{"driver":"d","parameters":{"a":"%s"}}' % text
     claim = b'{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"devices":{"config":[{%s}]}}}' % opaque
     with testing.serve(lambda request: request.answer(body=claim)) as server:
@@ -206,7 +212,7 @@ def test_generated_name() -> None:
 
 
 def test_object_without_a_name() -> None:
-    """Of a review and its answer nobody knows a name."""
+    """An object without a name can be created, as a review is."""
     with testing.serve(lambda request: request.answer(body=b'{"status":{"authenticated":true}}')) as server:
         client = clientset(server)
         review = client.authentication_v1.token_reviews().create(CTX, authenticationv1.TokenReview())
@@ -328,7 +334,7 @@ def test_watch_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def threads_but(missing: str, start: Callable[..., golang.Thread]) -> Callable[..., golang.Thread]:
-    """golang.go, which has no thread of that name."""
+    """Return a golang.go that fails to start a thread of this name."""
 
     def go(fn: Callable[..., object], *args: object, name: str = "") -> golang.Thread:
         if name == missing:

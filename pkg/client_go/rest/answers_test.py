@@ -1,4 +1,4 @@
-"""Tests of answers that come late, are cut, make no sense, or never end."""
+"""Test responses that are late, truncated, invalid or endless."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def freeze(connection: socket.socket) -> None:
-    """Take in all that comes, and say nothing, until the other end closes the connection."""
+    """Receive everything and send nothing, until the other end closes the connection."""
     while connection.recv(1 << 16):
         pass
 
@@ -59,7 +59,10 @@ def test_frozen_server_does_not_hold_a_request(monkeypatch: pytest.MonkeyPatch) 
     "head", [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"]
 )
 def test_answer_that_is_the_last_of_its_connection(head: bytes) -> None:
-    """The standard library lets go of the connection before it reads the body."""
+    """The last response of a connection is read completely.
+
+    The standard library detaches the connection before it reads the body.
+    """
 
     def handle(connection: socket.socket, _: int) -> None:
         connection.recv(1 << 16)
@@ -85,7 +88,7 @@ def test_read_is_repeated_on_another_connection_than_the_frozen_one(monkeypatch:
 
     with testing.serve_raw(handle) as url:
         one = client(url)
-        # Two connections are idle; the server behind both of them is frozen from now on.
+        # Two connections are idle, and the server behind both of them hangs from now on.
         first, second = (one.stream(golang.background(), "GET", "/") for _ in range(2))
         for stream in (first, second):
             one._pool.put(stream._connection)
@@ -120,7 +123,7 @@ def test_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, answer: 
                 if not connection.recv(1):
                     return
             except TimeoutError:
-                pass  # it still listens
+                pass  # The server still listens.
 
     with testing.serve_raw(handle) as url, pytest.raises(rest.TransportError, match="client connection lost"):
         get(url, "POST")
@@ -128,7 +131,10 @@ def test_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, answer: 
 
 @pytest.mark.parametrize("code", [b"100 Continue", b"102 Processing", b"103 Early Hints"])
 def test_answer_comes_after_what_is_none_yet(code: bytes) -> None:
-    """It is not the answer to the next request on the connection, which may be of another namespace."""
+    """A final response after an informational one belongs to the same request.
+
+    It must not become the response to the next request on the connection, which may concern another namespace.
+    """
 
     def handle(connection: socket.socket, _: int) -> None:
         for answer in (OK, OK.replace(b"{}", b"[]")):
@@ -154,7 +160,10 @@ def test_answer_that_switches_protocols_is_none() -> None:
 
 @pytest.mark.parametrize("size", [1, len(b"HTTP/1.1 200"), OK.index(b"\r\n") + 2, OK.index(b"\r\n\r\n") + 2])
 def test_head_that_breaks_off_is_no_answer(size: int) -> None:
-    """Without the length of its body it would be an empty one."""
+    """A truncated head is an error.
+
+    Without the length of its body it would look like an empty response.
+    """
 
     def handle(connection: socket.socket, _: int) -> None:
         testing.read_head(connection)
@@ -165,7 +174,7 @@ def test_head_that_breaks_off_is_no_answer(size: int) -> None:
 
 
 def test_what_comes_after_an_answer_is_not_the_next_one(tmp_path: Path) -> None:
-    body = b"x" * 9000  # more than what is read ahead, and so little that TLS has all of it in one piece
+    body = b"x" * 9000  # This is more than the read-ahead buffer, and so little that TLS has all of it in one record.
 
     def answer(request: testing.Request) -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -284,7 +293,8 @@ def test_cut_during_the_handshake_is_tried_again(tmp_path: Path) -> None:
 
     def handle(connection: socket.socket, number: int) -> None:
         if number == 0:
-            connection.recv(1 << 16)  # all of the greeting: what is left unread would reset the connection
+            # The whole TLS greeting must be read, because unread data would reset the connection.
+            connection.recv(1 << 16)
             return
         with context.wrap_socket(connection.dup(), server_side=True) as secure:
             testing.read_head(secure)
@@ -297,7 +307,10 @@ def test_cut_during_the_handshake_is_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
 def test_cut_leaves_nothing_for_the_garbage_collector(verb: str) -> None:
-    """Among it would be all that the caller has, such as the files of a volume of which one is asked for."""
+    """A broken connection leaves no frames for the garbage collector.
+
+    The frames would hold all data of the caller, such as the files of a volume.
+    """
 
     def handle(connection: socket.socket, number: int) -> None:
         testing.read_head(connection)

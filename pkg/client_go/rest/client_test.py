@@ -1,4 +1,4 @@
-"""Tests of requests, over real connections."""
+"""Test requests over real connections."""
 
 from __future__ import annotations
 
@@ -175,13 +175,13 @@ def test_refused() -> None:
 
 
 def blocked(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
-    """Run the call in a thread; the list gets what it raises."""
+    """Run the call in a thread, and return a list to which its exception is added."""
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             call()
-        except Exception as err:  # the test looks at it
+        except Exception as err:  # The test checks the exception.
             errors.append(err)
 
     return golang.go(run, name="blocked"), errors
@@ -540,7 +540,7 @@ def test_requests_are_throttled_and_watches_are_not() -> None:
 
 
 class ClosedLimiter(FakeRateLimiter):
-    """Lets nobody through before it is opened, and tells which threads wait for that."""
+    """Block all callers until the limiter is opened, and record which threads wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -553,7 +553,10 @@ class ClosedLimiter(FakeRateLimiter):
 
 
 def test_requests_for_one_resource_hold_up_those_for_no_other() -> None:
-    """There may be thousands of them: for each secret of a pod, or for each wrong token that a client shows."""
+    """Many requests for one resource do not delay requests for another.
+
+    There may be thousands of them: one for each secret of a pod, or for each invalid token of a client.
+    """
     limiter = ClosedLimiter()
     with testing.serve(lambda request: request.answer()) as server:
         one = rest.RESTClient(rest.Config(host=server.url, rate_limiter=limiter))

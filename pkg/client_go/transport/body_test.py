@@ -1,4 +1,4 @@
-"""Tests of compressed answers; others are in pkg/client_go/rest/answers_test.py."""
+"""Test compressed responses; other tests are in pkg/client_go/rest/answers_test.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 1 << 20
 
 
 class Counting:
-    """Stands for zlib.decompressobj, and counts the bytes that are handed to it."""
+    """Replace zlib.decompressobj, and count the bytes that it receives."""
 
     def __init__(self) -> None:
         self.handed = self.calls = 0

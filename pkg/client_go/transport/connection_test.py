@@ -1,4 +1,4 @@
-"""Tests of how requests get their connections: names that are slow to look up, and that have several addresses."""
+"""Test how requests get their connections, for names with slow look-ups and with several addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what a client shows."""
+"""Test the client's certificates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pkg.golang import testing
 
 WAIT = 30.0
 
-# A process with a terminal of its own, where OpenSSL would ask for the password of a key.
+# This runs in a process with its own terminal, on which OpenSSL would prompt for the password of a key.
 _LOAD = """
 import os, ssl, sys
 from pkg.client_go import transport
@@ -31,8 +31,8 @@ except ValueError as err:
 @pytest.mark.parametrize("kind", ["transport.KeyPair", "certificate.x509_key_pair"])
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(kind: str) -> None:
     cert, key = testing.Issuer().issue(testing.subject("node"))
-    # Of one such key in 256 the empty password makes something with a valid padding, after which OpenSSL reads the next
-    # key. It never comes so far as to the fifth.
+    # For one encrypted key out of 256, decryption with the empty password gives valid padding by chance, and OpenSSL
+    # then tries the next key. It never gets as far as the fifth key.
     encrypted = b"".join(
         key.private_bytes(
             serialization.Encoding.PEM,
@@ -41,7 +41,7 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(kind: 
         )
         for _ in range(4)
     )
-    # The fifth is one that parse_private_key_pem takes.
+    # The fifth key is one that parse_private_key_pem accepts.
     plain = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,4 +1,4 @@
-"""Tests of tokens in files."""
+"""Test tokens in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-base/featuregate/feature_gate_test.go"""
+"""Test feature gates.
+
+Go: k8s.io/component-base/featuregate/feature_gate_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-base/logs/logreduction/logreduction_test.go"""
+"""Test the reduction of repeated log messages.
+
+Go: k8s.io/component-base/logs/logreduction/logreduction_test.go
+"""
 
 from pkg.component_base.logs import logreduction
 

@@ -1,4 +1,4 @@
-"""Tests of changing what is logged."""
+"""Test how the log verbosity is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-base/metrics"""
+"""Test counters, gauges and histograms.
+
+Go: k8s.io/component-base/metrics
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,10 @@ def test_histogram_is_that_of_the_library(labels: tuple[str, ...], buckets: tupl
 
 
 def test_labels_of_a_histogram_are_written_once_for_all_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's probes alone are dozens of buckets, and pods may have thousands of containers."""
+    """The labels of a histogram are formatted once for all its buckets.
+
+    The probes of one container alone have dozens of buckets, and pods may have thousands of containers.
+    """
     written: list[str] = []
     pair = metricsfile._pair
 
@@ -133,7 +139,7 @@ def test_foreign_counter() -> None:
 def test_buckets() -> None:
     assert metrics.exponential_buckets(1, 2, 4) == (1, 2, 4, 8)
     bounds = metrics.exponential_buckets_range(0.1, 40, 15)
-    # As a Go kubelet shows them.
+    # These are the bounds that a Go kubelet shows.
     assert (bounds[0], bounds[5], bounds[11], bounds[14]) == (
         0.1,
         0.849781240983936,

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-base/metrics/registry_test.go, http_test.go, options_test.go"""
+"""Test registries and their pages.
+
+Go: k8s.io/component-base/metrics/registry_test.go, http_test.go, options_test.go
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ def test_page_is_compressed_for_whoever_accepts_it(accept: list[str], compressed
 
 
 class _Slow:
-    """A collector that passes a gate for each page."""
+    """Represent a collector that passes a gate for each page."""
 
     def __init__(self) -> None:
         self.gate = golangtesting.Gate()
@@ -149,7 +152,7 @@ def test_delete_resets_what_has_labels() -> None:
 
 
 def test_health_checks_are_shown() -> None:
-    # Of no server that other tests of this process have asked.
+    # No other test of this process uses this check.
     slis.observe_healthcheck("shown", "healthz", slis.ERROR)
     slis.observe_healthcheck("shown", "healthz", slis.SUCCESS)
     body = httptesting.record(slis.handler_with_reset(), "GET", "/metrics/slis").body.decode()

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-base/tracing/tracing_test.go"""
+"""Test tracing.
+
+Go: k8s.io/component-base/tracing/tracing_test.go
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def provider(collector: testing.Collector, rate: int | None = 1_000_000) -> trac
 
 
 def sent(collector: testing.Collector, of: tracing.TracerProvider) -> dict[str, Any]:
-    """Spans by name, after they have all been sent."""
+    """Return the spans by name, after all of them were sent."""
     of.shutdown(10)
     return {span.name: span for span in collector.spans()}
 
@@ -74,7 +77,7 @@ def test_exception_is_noted_and_goes_on(collector: testing.Collector) -> None:
 
 
 def test_long_error_is_cut(collector: testing.Collector) -> None:
-    """Thousands of spans wait for the collector."""
+    """A long error is cut, because thousands of spans may wait for the collector."""
     made = provider(collector)
     with made.tracer("scope").start(CTX, "work") as span:
         span.set_error("x" * 100_000)
@@ -82,7 +85,7 @@ def test_long_error_is_cut(collector: testing.Collector) -> None:
 
 
 def test_blanks_in_headers(collector: testing.Collector) -> None:
-    """Only as many as separate are handed to the library."""
+    """Of the blanks in headers, only as many as separate words reach the library."""
     made = provider(collector)
     blanks = " \t" * 10_000
     headers = {

@@ -1,4 +1,6 @@
-"""Go: k8s.io/component-helpers/nodedeclaredfeatures/framework_test.go, and the tests below
+"""Test declared features.
+
+Go: k8s.io/component-helpers/nodedeclaredfeatures/framework_test.go, and the tests below
 k8s.io/component-helpers/nodedeclaredfeatures/features
 """
 
@@ -27,7 +29,7 @@ class Gates:
 
 
 def feature(name: str, max_version: str | None = None) -> ndf.Feature:
-    """A feature that all nodes and pods have."""
+    """Return a feature that all nodes have and all pods need."""
     limit = None if max_version is None else version.parse(max_version)
     return ndf.Feature(name, lambda cfg: True, lambda pod: True, limit)
 

@@ -1,4 +1,7 @@
-"""Go: k8s.io/component-helpers/resource/helpers_test.go"""
+"""Test the requests and limits of pods.
+
+Go: k8s.io/component-helpers/resource/helpers_test.go
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pkg.component_helpers.resource import PodResourcesOptions
 
 
 def container(name: str, restart_policy: str | None = None, **kwargs: str) -> v1.Container:
-    """A container whose requests and limits are the same."""
+    """Return a container whose requests and limits are the same."""
     resources = v1.ResourceRequirements(requests=quantities(**kwargs), limits=quantities(**kwargs))
     return v1.Container(name=name, resources=resources, restart_policy=restart_policy)
 
@@ -64,7 +67,7 @@ def test_pod_requests_and_limits(subject: v1.Pod, expected: dict[str, str]) -> N
 def test_overhead() -> None:
     subject = pod(container("a", cpu="1"), overhead=quantities(cpu="100m", memory="5"))
     assert resourcehelper.pod_requests(subject, PodResourcesOptions()) == quantities(cpu="1100m", memory="5")
-    # Only limits that are set get it.
+    # The overhead is added only to limits that are set.
     assert resourcehelper.pod_limits(subject, PodResourcesOptions()) == quantities(cpu="1100m")
     without = PodResourcesOptions(exclude_overhead=True)
     assert resourcehelper.pod_requests(subject, without) == quantities(cpu="1")

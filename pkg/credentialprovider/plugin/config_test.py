@@ -1,4 +1,7 @@
-"""Go: pkg/credentialprovider/plugin/config_test.go"""
+"""Test the configuration of credential provider plugins.
+
+Go: pkg/credentialprovider/plugin/config_test.go
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def test_directory_is_read_in_order_of_names(tmp_path: Path) -> None:
 
 
 def test_hash_is_that_of_go(tmp_path: Path) -> None:
-    """The expected value is of Go's own test, for this very text."""
+    """The hash equals Go's; the expected value is that of Go's own test for the same text."""
     path = tmp_path / "config"
     path.write_text(
         """---

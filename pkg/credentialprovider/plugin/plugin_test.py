@@ -1,4 +1,7 @@
-"""Go: pkg/credentialprovider/plugin/plugin_test.go, plugins_test.go, metrics_test.go"""
+"""Test credential provider plugins.
+
+Go: pkg/credentialprovider/plugin/plugin_test.go, plugins_test.go, metrics_test.go
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _V1 = "credentialprovider.kubelet.k8s.io/v1"
 
 
 class _Plugin:
-    """Answers for a registry, and records what it was asked."""
+    """Answer for a registry, and record the requests."""
 
     def __init__(self, cache_key_type: str = "Image", cache_duration: str | None = None, password: str = "pw") -> None:
         self.cache_key_type = cache_key_type
@@ -65,7 +68,7 @@ class _World:
         self.provider = plugin.PluginProvider("p", ["reg.io"], 60.0, a_plugin, accounts, self.clock)
 
     def user(self, image: str = "reg.io/a", account: str = "", pod: str = "pod") -> str:
-        """The user name that came, which counts the runs of the plugin; "" for none."""
+        """Return the user name of the response, which counts the plugin's runs, or "" without credentials."""
         config, _ = self.provider.provide(image, "ns", pod, types.UID(f"uid-{pod}"), account)
         return config["reg.io"].username if config else ""
 
@@ -131,7 +134,7 @@ def test_bad_cache_key_type() -> None:
 
 
 class _CountingLock:
-    """Counts how often it was held."""
+    """Count how often the lock was held."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -152,7 +155,7 @@ def test_those_who_ask_at_once_share_one_run() -> None:
     world.provider._group._lock = lock  # type: ignore[assignment]
     users: list[str] = []
     threads = [golang.go(lambda: users.append(world.user()), name=f"ask-{i}") for i in range(5)]
-    # Each of them knows by then which call it is to wait for.
+    # By now each thread knows for which call it waits.
     wait_for("all five wait for the run", lambda: lock.count == 5)
     world.plugin.hold.set()
     for thread in threads:
@@ -387,7 +390,7 @@ def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monk
         said.extend(data)
         return data
 
-    # It is late as soon as it has been heard.
+    # The time limit has passed as soon as the output was read.
     monkeypatch.setattr(utilexec, "monotonic", lambda: now() + (100 if b"waiting" in said else 0))
     monkeypatch.setattr(os, "read", listen)
     slow = _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait")
@@ -398,7 +401,7 @@ def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monk
 
 
 def _is_dead(stat: Path) -> bool:
-    """A zombie is dead, and for whoever adopted it to bury."""
+    """Report whether a process is dead; a zombie counts as dead, and its adoptive parent reaps it."""
     try:
         return stat.read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):

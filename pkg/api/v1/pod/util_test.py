@@ -1,4 +1,7 @@
-"""Go: pkg/api/v1/pod/util_test.go"""
+"""Test the pod helpers.
+
+Go: pkg/api/v1/pod/util_test.go
+"""
 
 from __future__ import annotations
 

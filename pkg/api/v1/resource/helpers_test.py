@@ -1,4 +1,7 @@
-"""Go: pkg/api/v1/resource/helpers_test.go"""
+"""Test the resource helpers.
+
+Go: pkg/api/v1/resource/helpers_test.go
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ CONTAINER = v1.Container(
     [
         ("limits.cpu", None, "9"),
         ("limits.cpu", "0", "9"),
-        ("requests.cpu", None, "1"),  # rounded up
+        ("requests.cpu", None, "1"),  # The value is rounded up.
         ("requests.cpu", "1m", "100"),
         ("requests.memory", None, "1024"),
         ("limits.memory", "1Mi", "3"),
@@ -59,7 +62,10 @@ def test_node_allocatable() -> None:
 
 
 def test_a_value_takes_no_copy_of_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A volume may have thousands of such values, and the container thousands of variables."""
+    """A value is computed without a copy of the container.
+
+    A volume may have thousands of such values, and the container thousands of variables.
+    """
     copied = []
 
     def deepcopy(obj: object) -> object:

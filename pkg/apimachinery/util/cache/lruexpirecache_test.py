@@ -1,4 +1,4 @@
-"""Tests of the cache that forgets."""
+"""Test the cache whose entries expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON merge patches."""
+"""Test JSON merge patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the address that the node has for others."""
+"""Test how the node's address is found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def test_address_that_is_one_stays() -> None:
     ],
 )
 def test_address_of_the_default_route(setup: str, expected: str) -> None:
-    """In a network namespace of its own, on an interface that leads nowhere."""
+    """The address is the source address of the default route.
+
+    The test runs in its own network namespace, with an interface that leads nowhere.
+    """
     script = (
         "ip link add d0 type veth peer name d1"
         " && ip addr add 198.51.100.7/24 dev d0 && ip addr add 198.51.100.8/24 dev d0"

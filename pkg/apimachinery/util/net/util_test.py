@@ -1,4 +1,4 @@
-"""What kind of failure of a connection an error is."""
+"""Test the classification of connection errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pkg.apimachinery.util.net import util
 
 
 def wrapped(err: Exception) -> Exception:
-    """As a client tells of an error further down."""
+    """Return the error as the cause of another one, as a client reports it."""
     try:
         try:
             raise err

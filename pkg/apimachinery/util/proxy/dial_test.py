@@ -1,4 +1,4 @@
-"""Connections to the server that a URL names."""
+"""Test connections to the server that a URL names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pkg.golang.net.testing import Resolver
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Of 127.0.0.1, with its key, signed by itself."""
+    """Return a self-signed certificate for 127.0.0.1 with its key."""
     return issue(tmp_path, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
 
 
@@ -55,7 +55,10 @@ def issue(tmp_path: Path, *names: x509.GeneralName, subject: str = "runtime") ->
 
 @contextmanager
 def echo(certificate: Path, may_answer: threading.Event | None = None) -> Iterator[int]:
-    """A server that says what it was told once it has been told all, and the event is set if there is one; the port."""
+    """Run a server that echoes all data once the data has ended, and yield its port.
+
+    The server also waits for may_answer if it is given.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -81,7 +84,10 @@ def echo(certificate: Path, may_answer: threading.Event | None = None) -> Iterat
 
 
 def test_a_runtime_behind_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a certificate that the machine trusts; what is sent ends before what comes back begins."""
+    """A connection over TLS works with a certificate that the machine trusts.
+
+    The client ends its direction before the server sends anything.
+    """
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     data, ended = bytes(range(256)) * 2000, threading.Event()
     with echo(certificate, ended) as port:
@@ -97,7 +103,10 @@ def test_a_runtime_behind_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_is_under_way_arrives_after_the_end_of_the_writing(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime has said much already when the client ends its direction, and says more after."""
+    """Data in transit arrives after the client has ended its direction.
+
+    The runtime has already sent much data by then, and sends more afterwards.
+    """
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     before, after = b"b" * 100_000, b"a" * 1_000_000
     with talking(certificate, before, after) as port:
@@ -113,7 +122,7 @@ def test_what_is_under_way_arrives_after_the_end_of_the_writing(
 
 @contextmanager
 def talking(certificate: Path, before: bytes, after: bytes) -> Iterator[int]:
-    """A server that speaks before and after the client has ended its direction; its port."""
+    """Run a server that sends data before and after the client has ended its direction, and yield its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -124,7 +133,7 @@ def talking(certificate: Path, before: bytes, after: bytes) -> Iterator[int]:
             secured.sendall(before)
             assert secured.recv(100) == b""
             secured.sendall(after)
-            # So says Go's server too that nothing more comes.
+            # Go's server announces the end of the connection in the same way.
             secured.unwrap()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

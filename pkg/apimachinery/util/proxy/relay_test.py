@@ -1,4 +1,4 @@
-"""Bytes between two connections."""
+"""Test the relay between two connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT = 30.0
 
 @dataclass
 class Between:
-    """A relay that runs, and the far ends of its two connections."""
+    """Hold a running relay and the far ends of its two connections."""
 
     relay: relaylib.Relay
     near: socket.socket
@@ -66,7 +66,7 @@ def read_all(sock: socket.socket) -> bytes:
 
 
 def low_water_marks(end: relaylib.End) -> list[int]:
-    """Those that the relay sets from now on."""
+    """Return a list to which the low-water marks are added that the relay sets from now on."""
     conn, marks = end.conn, list[int]()
     set_low_water = conn.set_low_water
 
@@ -79,7 +79,10 @@ def low_water_marks(end: relaylib.End) -> list[int]:
 
 
 class Answering(PlainConn):
-    """Sends before it reads, and when it ends, as TLS does when the other side wants new keys, and to say good-bye."""
+    """Send data before each read and at the end of writing.
+
+    TLS does so for a key update that the other side requests, and to close the connection.
+    """
 
     def recv(self, n: int) -> bytes:
         self._say(b"keys")
@@ -97,7 +100,7 @@ class Answering(PlainConn):
 
 
 class Full:
-    """The client's connection of a relay, whose other side has not taken what it was sent."""
+    """Represent a relay's client connection whose other side has not received the data sent to it."""
 
     def __init__(self, client: socket.socket) -> None:
         self.conn = Answering(client)
@@ -117,7 +120,10 @@ def read_exactly(sock: socket.socket, count: int) -> bytes:
 
 
 def test_who_has_to_answer_before_he_reads_waits_until_he_can() -> None:
-    """Else a client that wants answers, and takes none, has the relay ask for ever whether it can go on."""
+    """A connection that must send before it can read waits until it can send.
+
+    Otherwise a client that causes responses and does not read them would keep the relay in a busy loop.
+    """
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     with near, client, far, backend:
         near.settimeout(_TIMEOUT)
@@ -181,7 +187,7 @@ def test_much_goes_both_ways_at_once(between: Between) -> None:
 
 
 class WithoutGoodBye(PlainConn):
-    """Takes its end for a failure, as TLS does when the other side has not said that it ends."""
+    """Treat an end of the connection as an error, as TLS does when the other side has not announced it."""
 
     def recv(self, n: int) -> bytes:
         if data := super().recv(n):
@@ -191,7 +197,10 @@ class WithoutGoodBye(PlainConn):
 
 @contextlib.contextmanager
 def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iterator[tuple[Between, int]]:
-    """A relay that holds so much of what the client has sent, because the backend takes nothing; how much was sent."""
+    """Run a relay that holds this much data from the client, because the backend reads nothing.
+
+    Yield the relay and the amount of data sent.
+    """
     near, client = tcp_pair()
     far, backend = socket.socketpair()
     with near, client, far, backend:
@@ -202,14 +211,14 @@ def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iter
 
         def is_held() -> bool:
             nonlocal sent
-            # Once it holds so much it reads no more, and what is sent then stays in the socket.
+            # With this much waiting data the relay reads no more, and further data stays in the socket.
             is_full = relay.backend.waiting >= held
             with contextlib.suppress(BlockingIOError):
                 sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
             return is_full
 
         wait_for("the kernel holds data", is_held)
-        # A reset throws away what has not left yet.
+        # A reset discards data that has not been sent yet.
         wait_for("the kernel holds no data", lambda: not relaylib._held_by_kernel(near.fileno()))
         yield between, sent
         near.close()
@@ -219,7 +228,10 @@ def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iter
 
 @pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
 def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held: int) -> None:
-    """Both directions of the client's connection have ended, and the backend has not taken all of what it sent."""
+    """The client's last data arrives even if the backend's direction ends first.
+
+    Both directions of the client's connection have ended while the backend has not received all data.
+    """
     with upload(held) as (between, sent):
         between.near.shutdown(socket.SHUT_WR)
         between.far.shutdown(socket.SHUT_WR)
@@ -229,7 +241,7 @@ def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held
 
 
 def reset(between: Between) -> None:
-    """Close the client's connection with unread data."""
+    """Close the client's connection with unread data, which resets it."""
     between.far.sendall(b"unread")
     assert between.near.recv(1, socket.MSG_PEEK) == b"u"
     between.near.close()
@@ -252,7 +264,10 @@ def test_what_the_client_said_last_arrives_although_its_connection_failed(
 
 
 def test_what_the_client_said_last_arrives_however_slowly_the_backend_takes_it() -> None:
-    """The relay reads on meanwhile, so that what waits for the backend need not become less for long."""
+    """The client's last data arrives, however slowly the backend reads.
+
+    The relay continues to read, so the amount of waiting data may not decrease for a long time.
+    """
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     with near, client, far, backend:
         relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
@@ -268,7 +283,7 @@ def test_what_the_client_said_last_arrives_however_slowly_the_backend_takes_it()
 
 
 class TimeIsOver:
-    """The poll of a relay: each time is over at once, and meanwhile the backend has taken a little of what waits."""
+    """Replace a relay's poll: each wait times out at once, while the backend receives a little data."""
 
     def __init__(self, relay: relaylib.Relay, far: socket.socket) -> None:
         self._poll = select.poll()
@@ -296,7 +311,10 @@ class TimeIsOver:
 def test_what_the_client_said_last_arrives_although_no_poll_tells_that_the_backend_takes_it(
     kind: type[PlainConn],
 ) -> None:
-    """The kernel takes more of what waits only once a third of what it holds has gone."""
+    """The client's last data arrives even though no poll reports that the backend reads.
+
+    The kernel accepts more data only when a third of its buffer is free.
+    """
     near, client = tcp_pair()
     far, backend = tcp_pair()
     with near, client, far, backend:
@@ -325,7 +343,7 @@ def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -
         assert time.monotonic() < deadline
         between.far.sendall(b"piece")
         assert between.near.recv(5) == b"piece"
-    # Nothing more comes, so that what does come, be it ever so little, is waited for no longer.
+    # No more data follows, so the relay must stop gathering and forward even the smallest piece.
     wait_for("pieces are no longer gathered", lambda: marks[-1] == 1)
     assert marks[0] > 1
     between.far.sendall(b"a")
@@ -351,7 +369,10 @@ def test_what_the_backend_said_last_arrives_although_it_is_gone(between: Between
 
 
 def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> None:
-    """A command may end while its input is still coming: how it ended is what the client waits for."""
+    """The backend's output arrives even if the backend reads nothing any more.
+
+    A command may exit while its input is still arriving, and the client waits for its exit status.
+    """
     near, client = socket.socketpair()
     far, backend = socket.socketpair()
     with near, client, far, backend:
@@ -359,7 +380,7 @@ def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> N
         far.shutdown(socket.SHUT_RD)
         near.sendall(b"nobody takes this")
         thread = golang.go(relaylib.Relay(PlainConn(client), PlainConn(backend)).run, name="relay")
-        # Read, and not taken, by now.
+        # By now the data was read but not forwarded.
         wait_for("the relay has read all", lambda: not select.select([client], [], [], 0)[0])
         far.sendall(b"last words")
         far.close()
@@ -370,7 +391,7 @@ def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> N
 
 
 def fill(sock: socket.socket) -> int:
-    """Send until the other side, which does not read, has had no room for a while; how many bytes that took."""
+    """Send until the other side, which does not read, has had no room for a while; return the number of bytes."""
     sock.setblocking(False)
     sent = 0
     while select.select([], [sock], [], 0.2)[1]:
@@ -402,7 +423,11 @@ def test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes(between:
 
 
 def test_what_can_wait_comes_though_the_last_read_ended_where_the_backend_did() -> None:
-    """That the backend has no more is asked when it matters: no read may tell, nor need it be true for long."""
+    """Delayed data is sent even if the last read ended exactly where the backend's output did.
+
+    The relay checks whether the backend has more output when it matters, because a read may not tell, and the state may
+    change.
+    """
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     with near, client, far, backend:
         relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
@@ -442,7 +467,10 @@ def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Betwe
 def test_a_backend_that_speaks_on_to_a_client_that_was_told_the_end_is_left(
     between: Between, waiting: int, size: int
 ) -> None:
-    """Whether it has taken what was for it or not."""
+    """The relay abandons a backend that keeps sending to a client that was told the end.
+
+    This holds whether or not the backend has received its data.
+    """
     relay = between.relay
 
     def end(data: bytes) -> None:
@@ -454,7 +482,7 @@ def test_a_backend_that_speaks_on_to_a_client_that_was_told_the_end_is_left(
     between.near.sendall(b"bye")
     assert read_all(between.near) == b""
     between.near.close()
-    # Once the relay has ended nobody reads what is sent.
+    # After the relay has ended, the sent data is not read.
     between.far.setblocking(False)
     deadline = time.monotonic() + _TIMEOUT
     while between.thread.is_alive() and time.monotonic() < deadline:
@@ -481,7 +509,11 @@ def test_a_client_that_is_cut_off_here_ends_it_at_once(between: Between) -> None
 @pytest.mark.parametrize("between", [{"linger": 0.05}], indirect=True)
 @pytest.mark.parametrize("which", ["client", "backend"])
 def test_an_end_whose_pieces_were_gathered_does_not_keep_the_relay(between: Between, which: str) -> None:
-    """Else a client that stays after a command's fast output has the relay look every two milliseconds, for ever."""
+    """A connection whose small pieces were gathered ends the relay when it ends.
+
+    Otherwise a client that stays connected after fast output of a command would make the relay poll every two
+    milliseconds for ever.
+    """
     end = getattr(between.relay, which)
     end.gathering = True
     sock = between.near if which == "client" else between.far
@@ -512,7 +544,10 @@ def test_a_connection_that_carries_nothing_for_long_is_ended(between: Between) -
 
 
 def test_a_slow_reader_stops_the_sender(between: Between) -> None:
-    """Nothing is read from the one side while the other takes nothing, so memory stays small."""
+    """A slow reader stops the sender, so memory use stays small.
+
+    The relay reads nothing from one side while the other accepts nothing.
+    """
     between.near.setblocking(False)
     sent = 0
     with pytest.raises(BlockingIOError):
@@ -520,7 +555,7 @@ def test_a_slow_reader_stops_the_sender(between: Between) -> None:
             try:
                 sent += between.near.send(bytes(1 << 16))
             except BlockingIOError:
-                # The relay may just be about to read.
+                # The relay may be about to read.
                 between.near.settimeout(0.2)
                 try:
                     sent += between.near.send(bytes(1 << 16))
@@ -534,7 +569,10 @@ def test_a_slow_reader_stops_the_sender(between: Between) -> None:
 
 
 def test_many_small_pieces_arrive_in_order(between: Between) -> None:
-    """They are handed on together when more come at once, and none is forgotten when no more do."""
+    """Many small pieces arrive complete and in order.
+
+    They are forwarded together when more arrive at once, and the last ones are not forgotten.
+    """
     got = bytearray()
     for number in range(300):
         between.far.sendall(b"%d;" % number)
@@ -554,7 +592,10 @@ def test_a_client_may_read_late_what_the_backend_said(between: Between) -> None:
 
 
 def test_a_client_may_pause_although_the_backend_has_ended() -> None:
-    """The end of a command's output is lost otherwise, and nothing tells the client so."""
+    """A client may pause after the backend has ended without losing data.
+
+    Otherwise the end of a command's output would be lost without an error at the client.
+    """
     near, client = socket.socketpair()
     far, backend = socket.socketpair()
     with near, client, far, backend:
@@ -571,7 +612,7 @@ def test_a_client_may_pause_although_the_backend_has_ended() -> None:
         far.sendall(said)
         far.close()
         wait_for("the backend has ended", lambda: relay.backend.read_ended)
-        # Long enough for a relay that does not wait for the client.
+        # This is long enough for a relay that does not wait for the client.
         thread.join(0.1)
         assert read_all(near) == said
         near.close()
@@ -580,7 +621,7 @@ def test_a_client_may_pause_although_the_backend_has_ended() -> None:
 
 
 class _SmallRecords:
-    """A connection on which `count` records of `size` bytes have come. It calls `note` for each record."""
+    """Represent a connection with `count` unread records of `size` bytes; each read calls `note`."""
 
     def __init__(self, count: int, note: Callable[[], object] = lambda: None, size: int = 1) -> None:
         self._left, self._note, self._size = count, note, size
@@ -634,7 +675,10 @@ def test_many_small_records_leave_the_turn_to_others() -> None:
 
 
 def test_small_records_take_hardly_more_memory_than_what_is_in_them() -> None:
-    """There are hundreds of streams, and each may be in the middle of a read while others have their turn."""
+    """Small records take hardly more memory than their contents.
+
+    There are hundreds of streams, and each may be in the middle of a read while others have their turn.
+    """
     conn: Any = _SmallRecords(1 << 15, size=2)
     data: list[bytes] = []
     end, sink = relaylib.End(conn), relaylib.End(conn)

@@ -1,4 +1,4 @@
-"""Requests for an upgrade, passed on."""
+"""Test how requests for an upgrade are forwarded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ask(port: int, headers: str, first: bytes = b"") -> socket.socket:
 
 
 def answer(sock: socket.socket) -> tuple[str, bytes]:
-    """Status line, and what follows the head, as long as the server keeps to its length."""
+    """Return the status line and the data after the head, up to the server's Content-Length."""
     got = b""
     while b"\r\n\r\n" not in got:
         got += sock.recv(65536)
@@ -59,7 +59,7 @@ def test_an_upgraded_connection_is_the_clients() -> None:
         assert streams.next() is None
 
     framer = spdy.Framer()
-    # An impatient client, whose streams come with the request.
+    # This client sends its first streams together with the request.
     first = framer.syn_stream(1, {"streamType": "stdin"}) + framer.data_head(1, 5, fin=True) + b"hello"
     headers = UPGRADE + "Authorization: Bearer mine\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: 0\r\n"
     with FakeRuntime(serve) as fake, passing_on(fake.url) as port, ask(port, headers, first) as sock:
@@ -155,7 +155,7 @@ def test_a_runtime_that_speaks_no_http(junk: bytes) -> None:
 
 
 class _Backend:
-    """Stands for a relay and its backend: notes what is written, in pieces."""
+    """Replace a relay and its backend, and record the written pieces."""
 
     def __init__(self) -> None:
         self.backend = self
@@ -168,7 +168,7 @@ class _Backend:
     write_once_drained = write
 
     def write_held(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because nothing waits."""
 
 
 def test_pings_wait_until_the_runtime_has_no_more_to_say() -> None:
@@ -181,7 +181,10 @@ def test_pings_wait_until_the_runtime_has_no_more_to_say() -> None:
 
 
 def test_a_ping_that_waited_never_comes_within_another_frame() -> None:
-    """The runtime would take the ping for data, and data for the head of a frame."""
+    """A delayed ping is never sent within another frame.
+
+    Otherwise the runtime would read the ping as data, and data as the header of a frame.
+    """
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     ping, frame = spdy.Framer().ping(1), spdy.Framer.data_head(1, 100) + b"a" * 100
     with near, client, far, backend:
@@ -203,7 +206,10 @@ def test_a_ping_that_waited_never_comes_within_another_frame() -> None:
 
 @pytest.mark.parametrize("frame", [spdy.Framer.data_head(1, 0), spdy.Framer().ping(1)], ids=["empty", "ping"])
 def test_many_small_frames_leave_the_turn_to_others(frame: bytes) -> None:
-    """The turn is given back before what was found in it is written."""
+    """Many small frames leave turns to other connections.
+
+    The turn is returned before the frames found in it are written.
+    """
     relay: Any = _Backend()
     sent = frame * (3 * PIECES_IN_TURN)
     _PingsLast(relay).from_client(sent)

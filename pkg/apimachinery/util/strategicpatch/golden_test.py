@@ -1,4 +1,4 @@
-"""The patches that the Go kubelet sent to a real API server, and what came of them."""
+"""Test with the patches that the Go kubelet sent to a real API server, and their results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pkg.apimachinery.util import strategicpatch
 
 GOLDEN = Path(__file__).resolve().parents[4] / "test/data/golden"
 TYPES: dict[str, type] = {"Pod": v1.Pod, "Node": v1.Node}
-# Times that Go writes as null where they are not set; here they are left out.
+# Go writes unset times as null; this implementation leaves them out.
 _UNSET_TIMES = ("lastProbeTime", "startedAt", "finishedAt", "creationTimestamp")
 
 
 def patches(path: Path) -> Iterator[tuple[type, dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Type, object before, status patch, object after."""
+    """Yield the type, the object before the patch, the status patch, and the object after it."""
     latest: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines():
         call = json.loads(line)

@@ -1,4 +1,4 @@
-"""Strategic merge patches."""
+"""Test strategic merge patches."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_merge_keys_of_core_types() -> None:
         "spec": {"containers": [{"name": "c", "env": [{"name": "B"}]}], "tolerations": [{"key": "b"}]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "::2"}]},
     }
-    # New elements come first, as they do in Go.
+    # New elements come first, as in Go.
     assert strategicpatch.strategic_merge_map_patch(original, patch, v1.Pod) == {
         "metadata": {"finalizers": ["b", "a"], "ownerReferences": [{"uid": "2"}, {"uid": "1"}]},
         "spec": {
@@ -257,7 +257,7 @@ def test_merge_keys_of_core_types() -> None:
 
 
 class Pods:
-    """Random pods as JSON: keyed lists in any order, nested, with fields that our types do not know."""
+    """Make random pods as JSON, with keyed lists in any order, nesting, and fields that our types lack."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Which names, numbers and addresses are valid, and what is said of the others."""
+"""Test which names, numbers and addresses are valid, and the errors for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops, polls and growing pauses, all on a fake clock."""
+"""Test loops, polls and backoffs on a fake clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT = 30.0
 
 
 class Stepper:
-    """Lets a loop run on a clock of its own: steps the clock whenever the loop is waiting."""
+    """Let a loop run on its own clock, and step the clock whenever the loop waits."""
 
     def __init__(self) -> None:
         self.clock = testing.FakeClock()

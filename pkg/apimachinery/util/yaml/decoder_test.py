@@ -1,4 +1,4 @@
-"""Tests of reading YAML as Kubernetes reads it."""
+"""Test that YAML is read as Kubernetes reads it."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_faults(data: bytes | str, message: str) -> None:
         except yaml.YAMLError as err:
             caught.append(err)
 
-    # In a thread, whose stack is small.
+    # The document is read in a thread, which has a small stack.
     golang.go(read, name="read-yaml").join(60)
     assert len(caught) == 1 and re.match(re.escape(message), str(caught[0])), caught
 

@@ -1,4 +1,4 @@
-"""Tests of resource names, tolerations and annotations."""
+"""Test the helpers for resource names, tolerations and annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the defaults of pods."""
+"""Test the defaults of pods."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_set_default_probes_and_hooks() -> None:
 
 
 def test_set_default_requests() -> None:
-    """Limits are requests where nothing else is said, of containers and of init containers."""
+    """Requests default to the limits, both for containers and for init containers."""
     c = {
         "name": "c",
         "image": "i",
@@ -161,7 +161,8 @@ VOLUMES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_set_default_volume_source(source: dict[str, Any], wanted: dict[str, Any]) -> None:
     [volume] = defaulted(volumes=[{"name": "v", **source}]).volumes
     if "hostPath" in source:
-        assert volume.host_path is not None and volume.host_path.type == ""  # set, though to nothing
+        # The field is set, although to an empty value.
+        assert volume.host_path is not None and volume.host_path.type == ""
     assert volume == codec.convert({"name": "v", **wanted}, v1.Volume)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the validation of config maps, secrets, claims and persistent volumes."""
+"""Test the validation of config maps, secrets, claims and persistent volumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config_map(**fields: Any) -> list[str]:
 
 
 def secret(type_: str = "Opaque", annotations: dict[str, str] | None = None, **data: str) -> list[str]:
-    """Keys are written with _ for what Python has not in names."""
+    """Return the errors of a secret, whose keys have _ for characters that Python names cannot contain."""
     named = {key.replace("__", ".").replace("_", "-"): value.encode() for key, value in data.items()}
     found = codec.convert({"metadata": META | {"annotations": annotations or {}}, "type": type_}, v1.Secret)
     found.data = named

@@ -1,4 +1,4 @@
-"""Tests of the validation of pods: what is good stays good, and each fault is named by its field."""
+"""Test the validation of pods: valid pods pass, and each error names its field."""
 
 # ruff: noqa: E501  # one case a line reads better than the same wrapped
 
@@ -14,7 +14,10 @@ from pkg.apis.core import validation
 
 
 def validate(text: str, metadata: str = "", **options: bool) -> list[str]:
-    """Faults of a pod with this spec, as "path: Type: …". A spec without containers gets a good one."""
+    """Return the errors of a pod with this spec, in the form "path: Type: …".
+
+    A spec without containers gets a valid one.
+    """
     spec = yaml.to_builtins(text) or {}
     spec.setdefault("containers", [{"name": "ctr", "image": "image"}])
     meta = {"name": "abc", "namespace": "ns", **(yaml.to_builtins(metadata) or {})}
@@ -24,12 +27,12 @@ def validate(text: str, metadata: str = "", **options: bool) -> list[str]:
 
 
 def c(text: str) -> str:
-    """A spec whose one container has these fields as well."""
+    """Return a spec whose only container has these additional fields."""
     return f"{{containers: [{{name: ctr, image: image, {text}}}]}}"
 
 
 def v(text: str) -> str:
-    """A spec with one volume of this source."""
+    """Return a spec with one volume of this source."""
     return f"{{volumes: [{{name: vol, {text}}}]}}"
 
 
@@ -79,7 +82,7 @@ def test_good_pods(spec: str) -> None:
 
 
 BAD: list[tuple[str, str, str]] = [
-    # containers
+    # These cases concern containers.
     ("no containers", "{containers: []}", "spec.containers: Required value"),
     ("no name", "{containers: [{image: i}]}", "spec.containers[0].name: Required value"),
     ("bad name", "{containers: [{name: A_b, image: i}]}", 'spec.containers[0].name: Invalid value: "A_b"'),
@@ -95,13 +98,13 @@ BAD: list[tuple[str, str, str]] = [
     ("rule action", c("restartPolicy: Never, restartPolicyRules: [{action: Stop, exitCodes: {operator: In, values: [1]}}]"), "restartPolicyRules[0].action: Unsupported value"),
     ("resize policy", c("resizePolicy: [{resourceName: disk, restartPolicy: NotRequired}]"), "resizePolicy: Unsupported value"),
     ("ephemeral", "{ephemeralContainers: [{name: e, image: i}]}", "spec.ephemeralContainers: Forbidden: cannot be set on create"),
-    # init containers
+    # These cases concern init containers.
     ("init name taken", "{initContainers: [{name: ctr, image: i}]}", "spec.initContainers[0].name: Duplicate value"),
     ("init probe", "{initContainers: [{name: a, image: i, livenessProbe: {tcpSocket: {port: 1}}}]}", "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"),
     ("init lifecycle", "{initContainers: [{name: a, image: i, lifecycle: {}}]}", "spec.initContainers[0].lifecycle: Forbidden"),
     ("init restart policy", "{initContainers: [{name: a, image: i, restartPolicy: x}]}", "spec.initContainers[0].restartPolicy: Unsupported value"),
     ("init resize", "{initContainers: [{name: a, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]}]}", "resizePolicy[0].restartPolicy: Invalid value"),
-    # ports
+    # These cases concern ports.
     ("port 0", c("ports: [{name: a}]"), "ports[0].containerPort: Required value"),
     ("port range", c("ports: [{containerPort: 65536}]"), "ports[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive"),
     ("host port range", c("ports: [{containerPort: 1, hostPort: -1}]"), "ports[0].hostPort: Invalid value: -1"),
@@ -110,7 +113,7 @@ BAD: list[tuple[str, str, str]] = [
     ("protocol", c("ports: [{containerPort: 1, protocol: ICMP}]"), 'ports[0].protocol: Unsupported value: "ICMP"'),
     ("same host port", "{containers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 5}]}, {name: b, image: i, ports: [{containerPort: 1, hostPort: 5}]}]}", 'spec.containers[1].ports[0].hostPort: Duplicate value: "TCP//5"'),
     ("host network port", "{hostNetwork: true, containers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 5}]}]}", "must match `containerPort` when `hostNetwork` is true"),
-    # env
+    # These cases concern environment variables.
     ("env without name", c("env: [{value: x}]"), "env[0].name: Required value"),
     ("env with equals sign", c("env: [{name: a=b}]"), "env[0].name: Invalid value"),
     ("env of nothing", c("env: [{name: a, valueFrom: {}}]"), "env[0].valueFrom: Invalid value: \"\": must specify one of"),
@@ -126,7 +129,7 @@ BAD: list[tuple[str, str, str]] = [
     ("file of no volume", c("env: [{name: a, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: K}}}]"), "fileKeyRef.volumeName: Not found"),
     ("envFrom nothing", c("envFrom: [{}]"), "envFrom: Invalid value: \"\": must specify one of: `configMapRef` or `secretRef`"),
     ("envFrom prefix", c("envFrom: [{prefix: 'a=', secretRef: {name: s}}]"), "envFrom[0].prefix: Invalid value"),
-    # mounts
+    # These cases concern mounts.
     ("mount of nothing", c("volumeMounts: [{name: none, mountPath: /a}]"), 'volumeMounts[0].name: Not found: "none"'),
     ("mount nowhere", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v}]}]}", "volumeMounts[0].mountPath: Required value"),
     ("mount twice", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}]}", 'volumeMounts[1].mountPath: Invalid value: "/a": must be unique'),
@@ -136,7 +139,7 @@ BAD: list[tuple[str, str, str]] = [
     ("propagation", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, mountPropagation: Bidirectional}]}]}", "volumeMounts[0].mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"),
     ("recursive read only", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, recursiveReadOnly: Enabled}]}]}", "volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when readOnly is true"),
     ("device of a directory", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeDevices: [{name: v, devicePath: /a}]}]}", "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
-    # probes and hooks
+    # These cases concern probes and hooks.
     ("probe of nothing", c("livenessProbe: {}"), "livenessProbe: Required value: must specify a handler type"),
     ("probe of two", c("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [a]}}"), "livenessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"),
     ("exec of nothing", c("livenessProbe: {exec: {}}"), "livenessProbe.exec.command: Required value"),
@@ -150,7 +153,7 @@ BAD: list[tuple[str, str, str]] = [
     ("sleep", c("lifecycle: {preStop: {sleep: {seconds: 31}}}"), "preStop.sleep: Invalid value: 31: must be non-negative and less than terminationGracePeriodSeconds (30)"),
     ("stop signal without os", c("lifecycle: {stopSignal: SIGTERM}"), "stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"),
     ("stop signal", "{os: {name: linux}, containers: [{name: a, image: i, lifecycle: {stopSignal: SIGFOO}}]}", "stopSignal: Unsupported value"),
-    # resources
+    # These cases concern resources.
     ("unknown resource", c("resources: {limits: {disk: 1}}"), "resources.limits[disk]: Invalid value: \"disk\": must be a standard resource type or fully qualified"),
     ("quota resource", c("resources: {limits: {pods: 1}}"), "must be a standard resource for containers"),
     ("negative", c("resources: {limits: {cpu: -1}}"), "resources.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0"),
@@ -165,7 +168,7 @@ BAD: list[tuple[str, str, str]] = [
     ("pod resource", "{resources: {limits: {ephemeral-storage: 1Gi}}}", "spec.resources.limits[ephemeral-storage]: Unsupported value"),
     ("containers over the pod", "{resources: {requests: {cpu: 1}}, containers: [{name: a, image: i, resources: {requests: {cpu: 2}}}]}", "must be greater than or equal to aggregate container requests of 2"),
     ("container limit over the pod", "{resources: {limits: {cpu: 1}, requests: {cpu: 1}}, containers: [{name: a, image: i, resources: {limits: {cpu: 2}, requests: {cpu: 1}}}]}", "must be less than or equal to pod limits of 1"),
-    # volumes
+    # These cases concern volumes.
     ("no volume name", "{volumes: [{emptyDir: {}}]}", "spec.volumes[0].name: Required value"),
     ("same volume", "{volumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]}", 'spec.volumes[1].name: Duplicate value: "a"'),
     ("disk as a second source", v("emptyDir: {}, gcePersistentDisk: {pdName: a}"), "spec.volumes[0].gcePersistentDisk: Forbidden: may not specify more than 1 volume type"),
@@ -196,7 +199,7 @@ BAD: list[tuple[str, str, str]] = [
     ("ephemeral claim", v("ephemeral: {volumeClaimTemplate: {spec: {accessModes: [Sometimes], resources: {requests: {storage: 0}}}}}"), "spec.accessModes: Unsupported value"),
     ("template name", v("ephemeral: {volumeClaimTemplate: {metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}}}}"), "metadata.name: Forbidden: cannot be set"),
     ("downward api", v("downwardAPI: {items: [{path: a}]}"), "downwardAPI: Required value: one of fieldRef and resourceFieldRef is required"),
-    # security
+    # These cases concern security contexts.
     ("user id", c("securityContext: {runAsUser: -1}"), "securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
     ("escalation", c("securityContext: {privileged: true, allowPrivilegeEscalation: false}"), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"),
     ("proc mount", c("securityContext: {procMount: Unmasked}"), "`hostUsers` must be false to use `Unmasked`"),
@@ -211,7 +214,7 @@ BAD: list[tuple[str, str, str]] = [
     ("shared processes", "{hostPID: true, shareProcessNamespace: true}", "ShareProcessNamespace and HostPID cannot both be enabled"),
     ("host users", "{hostUsers: false, hostNetwork: true}", "spec.hostNetwork: Forbidden: when `hostUsers` is false"),
     ("windows options", "{os: {name: linux}, containers: [{name: a, image: i, securityContext: {windowsOptions: {}}}]}", "windows options cannot be set for a linux pod"),
-    # the rest of the spec
+    # These cases concern the rest of the spec.
     ("pod restart policy", "{restartPolicy: x}", 'spec.restartPolicy: Unsupported value: "x": supported values: "Always", "OnFailure", "Never"'),
     ("dns policy", "{dnsPolicy: x}", "spec.dnsPolicy: Unsupported value"),
     ("dns none", "{dnsPolicy: None}", "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),

@@ -1,4 +1,4 @@
-"""Tests of tokens in the Authorization header."""
+"""Test tokens in the Authorization header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of several authenticators one after the other."""
+"""Test the combination of several authenticators."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_group_adder_adds_nothing_to_nobody() -> None:
 
 
 class _Refuses:
-    """Raises an error of its own for each request."""
+    """Raise a new error for each request."""
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
         raise authenticator.AuthenticationError("invalid bearer token")

@@ -1,4 +1,4 @@
-"""Tests of tokens among the subprotocols of a WebSocket."""
+"""Test tokens among the subprotocols of a WebSocket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of users by their certificates."""
+"""Test authentication by client certificates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_intermediates_come_from_the_client() -> None:
 
 
 def test_lifetimes_are_counted() -> None:
-    authenticate(der(ROOT.issue(subject("joe"))[0]))  # the metric is there from the first authenticator on
+    authenticate(der(ROOT.issue(subject("joe"))[0]))  # The metric exists from the first authenticator on.
 
     def count() -> float:
         found = legacyregistry.DEFAULT_GATHERER.get_sample_value(
@@ -73,7 +73,7 @@ def test_no_opinion() -> None:
 
 
 def unreadable(*extensions: tuple[str, bytes], name: x509.Name | None = None, signed_by: Issuer = ROOT) -> bytes:
-    """A certificate as no builder of the library would make it; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
+    """Return a certificate that the library's builder refuses to make; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
     builder = x509.CertificateBuilder(signed_by.name, name or subject("joe"), ROOT.key.public_key(), 7)
     builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc).not_valid_after(ROOT.cert.not_valid_after_utc)
     for oid, value in extensions:
@@ -83,7 +83,7 @@ def unreadable(*extensions: tuple[str, bytes], name: x509.Name | None = None, si
 
 
 def name_of_bits() -> x509.Name:
-    """A common name that is no text."""
+    """Return a common name that is not text."""
     bits = x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\0joe", _ASN1Type.BitString)
     bits._oid = NameOID.COMMON_NAME
     return x509.Name([bits])
@@ -138,7 +138,10 @@ def test_certificate_identifier() -> None:
 
 
 def test_certificate_identifier_of_a_large_one() -> None:
-    """Each of its names would take a hundred times its bytes."""
+    """The log does not identify a large certificate by its extensions.
+
+    Each of its names would take a hundred times its size in memory.
+    """
     names = x509.SubjectAlternativeName([x509.DNSName("a")] * x509request.MAX_IDENTIFIED_BYTES)
     large = unreadable(("2.5.29.17", names.public_bytes()), ("2.5.29.14", b"\x04\x01\xab"))
     assert x509request.certificate_identifier(x509.load_der_x509_certificate(large)) == "SN=7"

@@ -1,4 +1,4 @@
-"""Tests of asking the API server what somebody may do."""
+"""Test access reviews by the API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ATTRIBUTES = authorizer.Attributes(
 
 
 class Reviewed:
-    """An authorizer, and the API server that it asks, which answers `answer`."""
+    """Hold an authorizer and its fake API server, whose response is `answer`."""
 
     def __init__(self) -> None:
         self.answer: Any = Status(allowed=True)

@@ -1,4 +1,4 @@
-"""What fails while files are followed ends nothing."""
+"""Test that no failure ends the following of files."""
 
 from __future__ import annotations
 

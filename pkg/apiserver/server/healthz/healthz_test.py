@@ -1,4 +1,7 @@
-"""Go: k8s.io/apiserver/pkg/server/healthz/healthz_test.go"""
+"""Test the health checks.
+
+Go: k8s.io/apiserver/pkg/server/healthz/healthz_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the client of a command can do to the memory of the server, which runs in a process of its own."""
+"""Test how much memory a hostile client of a command can make the server use.
+
+The server runs in a separate process.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _TEXT, _BINARY, _PING = 0x81, 0x82, 0x89
 
 @contextlib.contextmanager
 def serving(kind: str, url: str) -> Iterator[tuple[int, int]]:
-    """Port and process id."""
+    """Run the server in a separate process, and yield its port and process ID."""
     command = [sys.executable, "-c", SERVER, kind, url]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -49,14 +52,14 @@ def serving(kind: str, url: str) -> Iterator[tuple[int, int]]:
 
 
 def peak(pid: int) -> int:
-    """The most memory that a process has had, in bytes."""
+    """Return the maximum memory that a process has used, in bytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    """As a client sends it, masked with zeros."""
+    """Return a frame as a client sends it, masked with zeros."""
     size = len(payload)
     if size < 126:
         return bytes([kind, 0x80 | size, 0, 0, 0, 0]) + payload
@@ -64,7 +67,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def send_all(sock: socket.socket, data: bytes, times: int) -> None:
-    """Until the server takes no more for a while, or has closed the connection."""
+    """Send until the server accepts no data for a while, or has closed the connection."""
     sock.settimeout(1.0)
     with contextlib.suppress(OSError):
         for _ in range(times):
@@ -96,7 +99,10 @@ _PIECE = bytes(60_000)
     ],
 )  # fmt: skip
 def test_memory_does_not_grow_with_what_a_client_sends(kind: str, first: bytes, then: bytes) -> None:
-    """The command takes no input, and the client reads no output."""
+    """A client cannot make the server's memory grow.
+
+    The command does not read its input, and the client does not read the output.
+    """
     over = threading.Event()
 
     def serve(streams: FakeStreams) -> None:

@@ -1,4 +1,4 @@
-"""Commands over WebSockets, for a runtime that speaks SPDY."""
+"""Test commands over WebSockets with a runtime that speaks SPDY."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUCCESS = {"metadata": {}, "status": "Success"}
 
 @contextmanager
 def translator(location: str, options: Options) -> Iterator[int]:
-    """The port at which commands are served."""
+    """Serve commands, and yield the port."""
     handler = StreamTranslatorHandler(location, options)
     server = http.Server(handler.serve_http, name="translator")
     server.listen("127.0.0.1", 0)
@@ -48,7 +48,7 @@ def translator(location: str, options: Options) -> Iterator[int]:
 def command(
     serve: Callable[[FakeStreams], None], options: Options, **runtime: Any
 ) -> Iterator[tuple[WebSocketClient, FakeRuntime]]:
-    """A command that `serve` stands for, and its client."""
+    """Run `serve` as a command, and yield its client."""
     with ExitStack() as stack:
         fake = stack.enter_context(FakeRuntime(serve, **runtime))
         port = stack.enter_context(translator(fake.url, options))
@@ -85,7 +85,7 @@ def test_runtime_that_pings_and_reads_nothing_is_not_read_from() -> None:
 
 @pytest.mark.parametrize("polite", [True, False])
 def test_what_a_client_that_goes_has_said_arrives_although_the_runtime_is_slow(polite: bool) -> None:
-    """And the end of the command's input comes behind it."""
+    """The last data of a client that disconnects reaches a slow runtime, followed by the end of stdin."""
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     with near, client, far, backend:
         far.settimeout(TIMEOUT)
@@ -146,7 +146,7 @@ def test_much_input_arrives_whole() -> None:
     with command(serve, Options(stdin=True)) as (client, _):
         for at in range(0, len(data), 100_000):
             client.message(b"\x00" + data[at : at + 100_000])
-        # One message in several frames, as a client may send it.
+        # A client may send one message in several frames.
         client.send(events.BytesMessage(data=b"\x00the", message_finished=False))
         client.send(events.BytesMessage(data=b" end", message_finished=True))
         client.message(b"\xff\x00")
@@ -168,7 +168,7 @@ def test_terminal_sizes() -> None:
         for name in ("stdout", "error"):
             streams.send(name, b"", fin=True)
 
-    # A terminal has no stderr of its own.
+    # A terminal has no separate stderr.
     with command(serve, Options(stdin=True, stdout=True, stderr=True, tty=True)) as (client, _):
         client.message(b'\x04{"Width":80,"Height":24}')
         client.message(b"\x04junk")
@@ -209,7 +209,7 @@ def exit_with(code: str) -> dict[str, Any]:
 def test_how_the_command_ended(said: str, protocol: str, expected: tuple[str, str]) -> None:
     def serve(streams: FakeStreams) -> None:
         streams.accept(2)
-        # In whatever order the runtime ends them.
+        # The runtime may end its streams in any order.
         streams.send("error", said.encode(), fin=True)
         streams.send("stdout", b"last", fin=True)
 
@@ -285,7 +285,7 @@ def test_a_client_that_goes_ends_the_commands_stdin_first(how: str) -> None:
     def serve(streams: FakeStreams) -> None:
         streams.accept(3)
         heard.append(streams.read("stdin"))
-        # The end of the command is waited for, and so is what it still says.
+        # The session waits for the end of the command, and forwards its remaining output.
         streams.send("stdout", b"bye", fin=True)
         streams.send("error", b"", fin=True)
 

@@ -1,4 +1,4 @@
-"""SPDY inside of WebSockets."""
+"""Test SPDY inside of WebSockets."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def test_the_end_of_the_runtimes_connection_closes_the_websocket() -> None:
 
 
 def test_a_runtime_that_goes_on_after_the_client_has_closed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a thread and two connections would stay for as long as the runtime sends, for a client that has gone."""
+    """A runtime that keeps sending after the client has closed the connection is abandoned.
+
+    Otherwise a thread and two connections would stay as long as the runtime sends.
+    """
     left = threading.Event()
 
     def endless(streams: FakeStreams) -> None:

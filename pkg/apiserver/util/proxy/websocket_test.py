@@ -1,4 +1,4 @@
-"""Which requests open WebSockets, and how few of these are worked for at the same time."""
+"""Test which requests open WebSockets, and the limit on WebSockets that are served at the same time."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def _output(write: _Write) -> _Feed:
 
 
 def _message(text: bytes) -> bytes:
-    """As a client sends it to stdin, masked with zeros."""
+    """Return a message to stdin as a client sends it, masked with zeros."""
     payload = b"\0" + text
     return struct.pack(">BBI", 0x82, 0x80 | len(payload), 0) + payload
 
 
 def _frame(text: bytes) -> bytes:
-    """As a runtime sends it on stdout, which is the second stream of a command without stdin."""
+    """Return a frame on stdout as a runtime sends it; stdout is the second stream of a command without stdin."""
     return spdy.Framer.data_head(3, len(text)) + text
 
 

@@ -1,4 +1,4 @@
-"""How deltas get into a store, and what a handler hears of them."""
+"""Test how deltas reach a store and a handler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pod(name: str, version: str = "") -> v1.Pod:
 
 
 class Handler:
-    """Notes what it hears, and what the store has meanwhile; fails for the objects named in `fails`."""
+    """Record the notifications and the store's contents at the time; fail for the objects named in `fails`."""
 
     def __init__(self, store: cache.Store[Any], *fails: str) -> None:
         self.heard: list[str] = []
@@ -148,7 +148,7 @@ def test_of_a_batch_the_handler_hears_what_was_stored(log: io.StringIO) -> None:
     ids=["all on", "AtomicFIFO off", "UnlockWhileProcessingFIFO off"],
 )
 def test_gates_say_how_the_queue_works(gate: str | None, expected: list[bool]) -> None:
-    """Whether a list is one delta, and whether the queue is locked while it is processed."""
+    """Feature gates decide whether a list is one delta, and whether the queue is locked during processing."""
     with set_feature_gate_during_test(features.feature_gate, gate or features.ATOMIC_FIFO, gate is None):
         fifo = controller.new_queue_fifo(indexer())
     fifo.replace([pod("a"), pod("b")], "1")

@@ -1,4 +1,4 @@
-"""Reflector: what it asks for, what it stores, and that it comes back from every fault."""
+"""Test the reflector: its requests, its store, and its recovery from errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REFUSED = ConnectionRefusedError(111, "connection refused")
 
 
 class Run:
-    """A reflector of a source, and the store that it fills."""
+    """Hold a reflector, its source, and the store that it fills."""
 
     def __init__(self, source: Any, **options: Any) -> None:
         self.source = source
@@ -72,7 +72,7 @@ class Run:
             assert not self.thread.is_alive(), "the reflector does not end"
 
     def await_resync_timer(self) -> None:
-        """Wait until the watch goes on after the list: before, the one timer could be that of its warning."""
+        """Wait until the watch continues after the list; before that, the only timer could be that of the warning."""
         wait_for(
             "the timer of the resync",
             lambda: self.reflector.last_sync_resource_version != "" and self.clock.waiters() == 1,
@@ -82,7 +82,7 @@ class Run:
         wait_until_equal("stored", lambda: sorted(self.store.list_keys()), sorted(names))
 
     def await_calls(self, *verbs: str) -> list[metav1.ListOptions]:
-        """The options of the calls, which must be exactly these."""
+        """Wait for exactly these calls, and return their options."""
         calls = self.source.calls
         wait_for(f"calls {verbs}", lambda: len(calls) >= len(verbs), describe=lambda: calls)
         assert [verb for verb, _ in self.source.calls] == list(verbs)
@@ -170,7 +170,7 @@ def test_a_bookmark_moves_the_version_on(run: Run) -> None:
     run.source.add(pod("a"))
     run.start().await_names("a")
     for _ in range(3):
-        run.source._version += 1  # other resources change
+        run.source._version += 1  # Other resources change.
     run.source.bookmark()
     wait_for("version 5", lambda: run.reflector.last_sync_resource_version == "5")
     run.source.cut_watches()
@@ -189,7 +189,7 @@ def test_expired_watch_begins_a_new_round(run: Run) -> None:
     run.source.delete(pod("a"))
     run.await_names("b")
     calls = run.await_calls("watch", "watch", "watch")
-    # From what it has; then, that being refused, whatever the server has now.
+    # The first attempt asks for the reflector's version. The server refuses it, so the second asks for the newest data.
     assert [options.resource_version for options in calls] == ["", "3", ""]
     assert all(options.send_initial_events for options in calls)
     assert run.errors == []
@@ -313,13 +313,16 @@ def test_very_short_watch_ends_the_round(source: testing.FakeControllerSource[v1
     run.clock.step(5)
     run.await_calls("watch", "list", "watch", "watch", "list", "watch")
     run.clock.step(1)
-    source.cut_watches()  # an empty watch of a second is none
+    source.cut_watches()  # An empty watch that lasts at least a second is not an error.
     run.await_calls("watch", "list", "watch", "watch", "list", "watch", "watch")
     run.stop()
 
 
 class OlderState:
-    """A server that knows no version after its own: it refuses a list from one, and is silent in a watch."""
+    """Represent a server without versions later than its own.
+
+    It refuses a list from a later version, and a watch from a later version stays silent.
+    """
 
     def __init__(self, source: testing.FakeControllerSource[v1.Pod]) -> None:
         self._source = source
@@ -361,7 +364,7 @@ def test_a_server_that_was_given_back_an_older_state_is_listed(
     assert silent is not None
     restored.add(pod("c"))
     run.clock.step(150)
-    silent.end()  # as the client does
+    silent.end()  # The client also ends such a watch.
     run.await_names("c")
     wait_for(
         "the version of the restored state", lambda: run.reflector.last_sync_resource_version == restored.version()
@@ -400,7 +403,10 @@ def test_an_object_that_the_store_refuses_does_not_end_the_watch(log: io.StringI
 
 
 def test_synthetic_events_do_not_set_the_version(run: Run) -> None:
-    """A watch from no version gives all objects first, in any order."""
+    """Synthetic events do not set the version.
+
+    A watch without a version first returns all objects in any order.
+    """
     versions: list[str] = []
     events = reflector_._Events(run.reflector, run.store, versions.append, propagate_rv_from_start=False)
     stream = testing.FakeWatch(
@@ -523,7 +529,7 @@ def test_warns_of_a_watch_list_that_does_not_end(log: io.StringIO) -> None:
 
 @pytest.mark.parametrize("where", ["list", "watch"])
 def test_ends_in_the_middle_of_a_call(where: str) -> None:
-    """A call ends with its context, with any error."""
+    """The reflector ends in the middle of a call, whatever error the end of its context causes there."""
     called: golang.Channel[None] = golang.Channel(1)
 
     def block(ctx: golang.Context, options: metav1.ListOptions) -> Any:
@@ -555,7 +561,7 @@ def test_ends_in_the_middle_of_a_pause(source: testing.FakeControllerSource[v1.P
 
 
 def test_resync() -> None:
-    """The store resyncs when the time has come, if that is wanted then."""
+    """The store is resynced after each period if should_resync returns True."""
 
     class Store(cache.Cache[v1.Pod]):
         resyncs = 0
@@ -665,7 +671,7 @@ def test_default_watch_error_handler(err: Exception, expected: str, log: io.Stri
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("watch_list", [True, False], ids=["watch list", "list"])
 def test_ends_up_as_the_server_whatever_happens(seed: int, watch_list: bool) -> None:
-    """Watches cut, expired and refused at random points between random changes."""
+    """The store ends up like the server, even if watches are cut, expired and refused between random changes."""
     rng = random.Random(seed)
     source = testing.FakeControllerSource(v1.Pod, watch_list=watch_list)
     run = Run(source).start()
@@ -679,7 +685,7 @@ def test_ends_up_as_the_server_whatever_happens(seed: int, watch_list: bool) -> 
         lambda: source.fail_watches(status_error(500, "InternalError")),
         lambda: source.watch_errors.append(rng.choice([REFUSED, TOO_MANY_REQUESTS, TOO_LARGE, testing.expired()])),
         lambda: source.list_errors.append(rng.choice([TOO_LARGE, testing.expired(), OSError("reset")])),
-        lambda: run.ctx.wait(0.001),  # let the reflector come to some point
+        lambda: run.ctx.wait(0.001),  # The reflector makes some progress in this time.
     ]
     for step in range(400):
         if rng.random() < 0.3:
@@ -699,7 +705,7 @@ def test_ends_up_as_the_server_whatever_happens(seed: int, watch_list: bool) -> 
 
 
 def test_keeps_what_can_no_longer_be_decoded() -> None:
-    """An object that is there, and that this version of ours cannot read, is not taken for gone."""
+    """An existing object that can no longer be decoded is not treated as deleted."""
     unreadable = watch.Undecodable("", "a", "4")
     store = cache.new_store(cache.meta_namespace_key_func)
     page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="1"), [pod("a", "1"), pod("b", "1")])
@@ -731,7 +737,7 @@ def test_event_that_cannot_be_decoded(event_type: str, left: list[str]) -> None:
 
 
 def test_watch_list_that_fails_leaves_nothing_for_the_garbage_collector() -> None:
-    """Among it would be all objects that have come so far."""
+    """A watch list that fails leaves no frames, with all objects so far, for the garbage collector."""
 
     def watch_(ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[v1.Pod]:
         stream = testing.FakeWatch[v1.Pod]()
@@ -756,7 +762,10 @@ def _unreadable(name: str, uid: str, version: str, deleted: bool = False, phase:
 
 @pytest.mark.parametrize("by_watch", [True, False])
 def test_deletion_of_what_can_no_longer_be_decoded(by_watch: bool) -> None:
-    """Its deletion is seen, and what is not known is taken in as far as it can be read."""
+    """The deletion of an object that cannot be decoded is seen.
+
+    An unknown object is stored as far as it can be decoded.
+    """
     store = cache.new_store(cache.meta_namespace_key_func)
     for name in ("ended", "changed", "recreated", "recreated-ended"):
         obj = pod(name, "1")

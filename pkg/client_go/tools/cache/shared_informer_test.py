@@ -1,4 +1,4 @@
-"""SharedIndexInformer: its store, its handlers, resyncs, and how it starts and ends."""
+"""Test the SharedIndexInformer: its store, its handlers, resyncs, and how it starts and ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(name: str, **labels: str) -> v1.Pod:
 
 
 class Listener:
-    """Notes what it is told: "+a" for an addition, "+*a" for one of the first list, "~a", "-a", "?a"."""
+    """Record notifications: "+a" for an addition, "+*a" for one of the first list, "~a", "-a", "?a"."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -48,11 +48,11 @@ class Listener:
             self.heard.append(f"-{obj.metadata.name}")
 
     def names(self) -> list[str]:
-        """Of the objects that it heard were added."""
+        """Return the names of the objects whose additions it received."""
         return sorted(each.lstrip("+*") for each in self.heard)
 
     def await_heard(self, *heard: str) -> None:
-        """Wait for exactly this, and forget it."""
+        """Wait for exactly these notifications, and forget them."""
         wait_for(f"heard {heard}", lambda: len(self.heard) >= len(heard), describe=lambda: self.heard)
         assert self.heard == list(heard)
         self.heard.clear()
@@ -139,7 +139,7 @@ def test_after_a_disruption_who_wants_no_resync_hears_only_of_changes() -> None:
     run.clock.wait_for_waiters()
     run.source.watch_errors.append(testing.expired())
     run.source.cut_watches()
-    # The error is told when the timer of the resync has been stopped.
+    # The error is reported after the resync's timer was stopped.
     wait_for("the pause before the next round", lambda: len(errors) == 1 and run.clock.waiters() == 1)
     run.source.modify(pod("changed"))
     run.clock.step(60)
@@ -161,7 +161,7 @@ def test_a_late_handler_gets_the_existing_objects(run: Run) -> None:
 
 
 def test_handlers_that_join_while_objects_change(run: Run) -> None:
-    """Each hears of every object, either as existing or as new."""
+    """Each handler that joins while objects change receives every object, either as an existing or as a new one."""
     run.source.add(pod("first"))
     run.start()
     listeners = []
@@ -234,7 +234,10 @@ def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, mon
     ids=lambda off: f"{off} off" if off else "all on",
 )
 def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | None) -> None:
-    """Also of those changes that came while others were processed, and may have gone to the store together."""
+    """Handlers receive all objects in the order of the changes.
+
+    This includes changes that arrived during the processing of others, and may have reached the store together.
+    """
     with set_feature_gate_during_test(features.feature_gate, off or features.ATOMIC_FIFO, off is None):
         run = Run()
         listener = Listener()
@@ -254,7 +257,10 @@ def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | Non
 def test_what_there_is_no_memory_to_store_of_a_batch_is_stored_and_told_later(
     run: Run, monkeypatch: pytest.MonkeyPatch, batches: bool, expected: list[str]
 ) -> None:
-    """Without the gate there are no batches, and so what comes after it has to wait."""
+    """An object of a batch that could not be stored for lack of memory is stored and reported later.
+
+    Without the gate there are no batches, so later objects have to wait.
+    """
     monkeypatch.setattr(controller, "_RETRY_PERIOD", 0.0)
     informer: Any = run.informer
     storage = informer.get_indexer()._storage
@@ -274,7 +280,7 @@ def test_what_there_is_no_memory_to_store_of_a_batch_is_stored_and_told_later(
 
 
 def test_an_informer_waits_for_threads(run: Run, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:
-    """Each of its threads can be started at the third try."""
+    """An informer waits for its threads, each of which can be started at the third attempt."""
     tries: Counter[str] = Counter()
     start = golang.go
 
@@ -433,7 +439,7 @@ def test_stop_before_the_first_list(run: Run, stop_first: bool) -> None:
 
 
 def test_resync_periods() -> None:
-    """Handlers hear of everything again, each at its own period."""
+    """Each handler receives all objects again at its own period."""
     run = Run(resync_period=1.0)
     never, every_2, every_3 = Listener(), Listener(), Listener()
     run.informer.add_event_handler(never, 0.0)
@@ -463,7 +469,10 @@ def test_resync_periods() -> None:
 
 
 def test_resync_check_period(run: Run, log: io.StringIO) -> None:
-    """Before the start it adapts to the shortest that a handler wants; afterwards handlers adapt to it."""
+    """Before the start the informer adapts to the shortest requested period.
+
+    Afterwards handlers adapt to the informer.
+    """
     run = Run(resync_period=12 * 3600.0)
     periods: list[Any] = [run.informer.add_event_handler(Listener(), period) for period in (0.0, 60.0, 55.0, 0.2)]
     assert run.informer._resync_check_period == 1.0
@@ -519,7 +528,7 @@ def test_handler_funcs() -> None:
 
 
 class View:
-    """A handler that keeps the objects that it is told of, by name."""
+    """Keep, by name, the objects that this handler was notified of."""
 
     def __init__(self) -> None:
         self.pods: dict[str, v1.Pod] = {}
@@ -536,7 +545,7 @@ class View:
 
 
 class Chance:
-    """What happens to an informer, its server and its handlers, by chance."""
+    """Cause random events of an informer, its server and its handlers."""
 
     def __init__(self, run: Run, seed: int) -> None:
         self._run = run
@@ -557,7 +566,7 @@ class Chance:
         self._run.informer.add_event_handler(self.views[-1])
 
     def step(self, number: int) -> None:
-        """Something happens, or one of eight pods comes, changes or goes."""
+        """Cause a random event, or create, change or delete one of eight pods."""
         if self._rng.random() < 0.3:
             self._rng.choice(self._happenings)()
             return
@@ -568,7 +577,10 @@ class Chance:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_handlers_end_up_with_what_the_server_has(seed: int) -> None:
-    """Through watches cut and expired at random points, and whenever the handler joined."""
+    """Handlers end up with the server's objects, even if watches are cut and expire at random points.
+
+    This holds whenever the handler joined.
+    """
     run = Run()
     run.start()
     chance = Chance(run, seed)
@@ -576,7 +588,7 @@ def test_handlers_end_up_with_what_the_server_has(seed: int) -> None:
         chance.step(number)
 
     def settled() -> bool:
-        run.clock.step(60)  # no pause is longer
+        run.clock.step(60)  # No delay is longer than this.
         return all(view.pods == run.source.objects() for view in chance.views)
 
     wait_for("all handlers have what the server has", settled)

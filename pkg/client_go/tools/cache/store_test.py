@@ -1,4 +1,4 @@
-"""Stores: keys, indices, and who is told of changes."""
+"""Test stores: keys, indices and notifications of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RealFIFO: what comes out for what went in, what is processed together, and when it counts as synced."""
+"""Test RealFIFO: the order of its deltas, its batches, and when it counts as synced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pop(fifo: RealFIFO) -> tuple[DeltaType, Any]:
 
 
 def pop_all(fifo: RealFIFO) -> list[tuple[DeltaType, Any]]:
-    """Everything that is queued."""
+    """Return everything that is queued."""
     fifo.close()
     popped = []
     while True:
@@ -55,7 +55,10 @@ def pop_all(fifo: RealFIFO) -> list[tuple[DeltaType, Any]]:
 
 
 def pop_batches(fifo: RealFIFO) -> list[list[Any]]:
-    """The objects of everything that is queued, as it is processed; a "single" before what is processed singly."""
+    """Return the objects of everything that is queued, as it is processed.
+
+    The text "single" precedes what is processed singly.
+    """
     fifo.close()
     popped: list[list[Any]] = []
     while True:
@@ -171,7 +174,7 @@ def test_what_a_list_lacks_is_deleted(
 
 
 class VanishingStore:
-    """Has a key, and not its object."""
+    """Represent a store that lists a key but lacks its object."""
 
     def list_keys(self) -> list[str]:
         return ["foo"]

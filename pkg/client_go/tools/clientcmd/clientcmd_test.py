@@ -1,4 +1,4 @@
-"""Tests of kubeconfigs."""
+"""Test kubeconfigs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,10 @@ def test_written_file_reads_the_same_and_is_private(tmp_path: Path) -> None:
     ["2024-01-01", "2024-01-01T00:00:00Z", "12:30:45", "190:20:30.15", "1.2.3", "nan", "=", "1e999", "9" * 5000],
 )
 def test_token_that_only_looks_like_something_else(token: str) -> None:
-    """YAML 1.1 takes most of these for dates and numbers, Go's reader takes them all for text."""
+    """A token that looks like another type is read as text.
+
+    YAML 1.1 reads most of these as dates and numbers, and Go's reader reads them all as text.
+    """
     config = clientcmd.load(f"apiVersion: v1\nkind: Config\nusers: [{{name: u, user: {{token: {token}}}}}]".encode())
     assert config.auth_infos["u"].token == token
 

@@ -1,4 +1,4 @@
-"""Events on their way to a sink and to the log."""
+"""Test how events reach a sink and the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE = v1.EventSource(component="kubelet", host="labnode")
 
 
 class Sink:
-    """Keeps events by name; raises `errors` first, one a call, and blocks while `gate` is cleared."""
+    """Keep events by name; raise `errors` first, one per call, and block while `gate` is cleared."""
 
     def __init__(self) -> None:
         self.calls: golang.Channel[tuple[str, v1.Event, bytes]] = golang.Channel(1000)
@@ -42,7 +42,7 @@ class Sink:
 
     def _called(self, verb: str, event: v1.Event, data: bytes) -> v1.Event:
         assert self.gate.wait(30)
-        # Before the call is seen: what a test lets fail then is a later one.
+        # The error is chosen before the test sees the call, so an error that the test adds then affects a later call.
         error = self.errors.pop(0) if self.errors else None
         self.calls.send((verb, event, data))
         if error is not None:
@@ -66,7 +66,7 @@ class World:
         self.broadcaster.start_recording_to_sink(self.sink)
 
     def retry(self) -> None:
-        """Let the sink's thread sleep, and wake it."""
+        """Wait until the sink's thread sleeps, and wake it."""
         self.clock.wait_for_waiters()
         self.clock.step(10)
 
@@ -178,7 +178,7 @@ def test_event_that_cuts_each_connection_is_given_up_after_an_hour(world: World,
     world.recorder.event(POD, "Normal", "R", "bad")
     world.recorder.event(POD, "Normal", "R", "next")
     assert world.sink.next()[1].message == "bad"
-    # The first pause is shorter, by chance; the clock is stepped by 10 s all the same.
+    # The first delay is randomly shorter, but the clock is stepped by 10 s each time.
     for _ in range(361):
         world.retry()
         assert world.sink.next()[1].message == "bad"
@@ -195,7 +195,10 @@ def test_event_that_cannot_be_encoded_is_not_tried_again(world: World, log: io.S
 
 
 def test_message_that_quotes_what_is_no_text_is_sent(world: World) -> None:
-    """The name of a file is bytes, which stand in a message as lone surrogates."""
+    """A message that quotes invalid UTF-8 is sent.
+
+    A file's name consists of bytes, which appear in a message as lone surrogates.
+    """
     world.recorder.event(POD, "Normal", "R", "no a\udcffb")
     world.recorder.eventf(POD, "Normal", "R", "no %s", "a\udcffb")
     world.recorder.annotated_eventf(POD, {}, "Normal", "R", "not %s", "a\udcffb")

@@ -1,4 +1,4 @@
-"""Combining, counting and filtering of events."""
+"""Test how events are combined, counted and filtered."""
 
 from __future__ import annotations
 

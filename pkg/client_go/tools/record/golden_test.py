@@ -1,4 +1,4 @@
-"""The events that the Go kubelet sent to a real API server."""
+"""Test with the events that the Go kubelet sent to a real API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCENARIOS = sorted(GOLDEN.glob("*/*/api.jsonl"))
 
 
 def calls(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each write of an event that the recording has from its first occurrence on, with the event as first sent."""
+    """Yield each write of an event that is recorded from its first occurrence on, with the event as first sent."""
     first: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines():
         call = json.loads(line)
@@ -48,7 +48,7 @@ class Sink:
 
 
 class Kubelet:
-    """The part of a kubelet that sends events."""
+    """Represent the part of a kubelet that sends events."""
 
     def __init__(self, clock: testing.FakeClock) -> None:
         self.sink = Sink()
@@ -57,7 +57,7 @@ class Kubelet:
         self.recorder = self.broadcaster.new_recorder(SOURCE)
 
     def report(self, about: v1.ObjectReference, event_type: str, reason: str, message: str) -> tuple[str, Any]:
-        """Returns the call that this leads to."""
+        """Record an event, and return the resulting call."""
         self.recorder.event(about, event_type, reason, message)
         written, ok = self.sink.calls.recv(timeout=30)
         assert ok and written is not None, "nothing was sent"
@@ -65,7 +65,7 @@ class Kubelet:
 
 
 def comparable(body: dict[str, Any], about: v1.ObjectReference) -> dict[str, Any]:
-    """Without the null that Go writes, the type, which is the client's doing, and the time in the name."""
+    """Return the body without Go's nulls, without the type that the client adds, and without the time in the name."""
     rest = {key: value for key, value in body.items() if key not in ("eventTime", "kind", "apiVersion")}
     if "metadata" in body:
         rest["metadata"] = {key: value for key, value in body["metadata"].items() if key != "name"}
@@ -81,7 +81,7 @@ def test_events_are_as_those_of_go(path: Path) -> None:
     found = 0
     for call, event in calls(path):
         found += 1
-        if event["reason"] == "Starting":  # it was restarted
+        if event["reason"] == "Starting":  # The kubelet was restarted.
             kubelet.broadcaster.shutdown()
             kubelet = Kubelet(clock)
         sent = call["sent"]

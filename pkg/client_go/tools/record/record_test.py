@@ -1,4 +1,4 @@
-"""Recorders."""
+"""Test event recorders."""
 
 from __future__ import annotations
 

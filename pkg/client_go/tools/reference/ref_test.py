@@ -1,4 +1,4 @@
-"""References."""
+"""Test references to objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates and requests: their content, their files."""
+"""Test certificates and certificate requests, and their files."""
 
 from __future__ import annotations
 

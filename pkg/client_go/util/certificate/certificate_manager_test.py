@@ -1,4 +1,4 @@
-"""When certificates are renewed, how, and what happens when they are not."""
+"""Test when and how certificates are renewed, and what happens when a renewal fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEMPLATE = certutil.CertificateRequest("system:node:n", ("system:nodes",))
 
 
 class Rig:
-    """A manager on a fake clock, with a store in memory and a signer."""
+    """Hold a manager on a fake clock, with a store in memory and a signer."""
 
     def __init__(self) -> None:
         self.clock = clocktesting.FakeClock(START)
@@ -58,7 +58,7 @@ class Rig:
 
     @property
     def manager(self) -> certificate.ManagerImpl:
-        """Made when first asked for."""
+        """Return the manager, which the first call makes."""
         if self._manager is None:
             self._manager = certificate.new_manager(self.config)
         return self._manager
@@ -83,7 +83,7 @@ class Rig:
         self._tell("renewed")
 
     def has_renewed(self) -> bool:
-        """Whether the manager uses a new certificate; it has stored it before that."""
+        """Report whether the manager uses a new certificate, which it has stored by then."""
         return "renewed" in self.told
 
     def _tell(self, what: str) -> None:
@@ -94,7 +94,7 @@ class Rig:
         return self.manager.rotate_certs(golang.background())
 
     def step_until(self, condition: Callable[[], object], seconds: float = 1) -> float:
-        """Let time pass whenever the manager waits for that, until the condition holds; returns how much it was."""
+        """Step the clock whenever the manager waits, until the condition holds; return the time that passed."""
         ctx, cancel = golang.with_timeout(golang.background(), WAIT)
         before = self.clock.monotonic()
         while not condition():
@@ -119,13 +119,13 @@ def rig() -> Iterator[Rig]:
 def pair(
     before: timedelta = HOUR, after: timedelta = HOUR, common_name: str = TEMPLATE.common_name, **options: object
 ) -> certificate.Certificate:
-    """A certificate that began and ends so long before and after the start."""
+    """Return a certificate whose validity begins and ends at these times relative to the start."""
     return AUTHORITY.pair(
         common_name, TEMPLATE.organization, not_before=START - before, not_after=START + after, **options
     )
 
 
-# The template and the stored certificate.
+# The following tests compare the template with the stored certificate.
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_certificate_whose_names_cannot_be_read_is_not_asked_for_again_and_aga
 
 def test_a_certificate_whose_subject_cannot_be_read_is_renewed_in_time(rig: Rig) -> None:
     good = AUTHORITY.pair("n" * 20, (), not_before=START - HOUR, not_after=START + 99 * HOUR)
-    # No text in UTF-8. Go takes some of these for Latin-1.
+    # The name is not valid UTF-8. Go reads some of these as Latin-1.
     der = good.leaf.public_bytes(serialization.Encoding.DER).replace(b"n" * 20, b"n" * 19 + b"\xfc")
     cert_pem = pem.encode("CERTIFICATE", der)
     rig.store.cert = certificate.x509_key_pair(cert_pem, good.key_pem)
@@ -215,7 +215,7 @@ def test_the_deadline_lies_between_70_and_90_percent_of_life(rig: Rig) -> None:
     assert max(deadlines) - min(deadlines) > 5 * HOUR
 
 
-# What to begin with.
+# The following tests concern the first certificate.
 
 
 def test_new_manager_takes_the_stored_certificate(rig: Rig) -> None:
@@ -273,7 +273,7 @@ def test_usages() -> None:
     assert serving(rsa_key) == ["digital signature", "key encipherment", "server auth"]
 
 
-# One renewal.
+# The following tests concern one renewal.
 
 
 def test_rotate_certs(rig: Rig) -> None:
@@ -356,7 +356,7 @@ def test_other_failures(rig: Rig, fault: Callable[[Rig], object], message: str) 
     assert rig.failures == 1 and message in rig.told[0]
 
 
-# The loop.
+# The following tests concern the loop.
 
 
 def test_without_client_nothing_is_renewed(rig: Rig) -> None:
@@ -378,7 +378,7 @@ def test_a_clock_that_is_set_forward_brings_the_renewal_forward(rig: Rig) -> Non
     rig.store.cert = pair(timedelta(0), 100 * HOUR)
     rig.manager.start()
     rig.step_until(rig.clock.has_waiters, 0)
-    # Not a step: no timer sees this time pass.
+    # The clock is set without a step, so no timer notices the time.
     rig.clock._now = START + 95 * HOUR
     assert rig.step_until(rig.has_renewed, 60) <= 3600
 
@@ -397,7 +397,10 @@ def test_failures_are_retried_ever_more_slowly(rig: Rig) -> None:
 
 
 def test_the_bootstrap_certificate_is_replaced_after_an_error_that_is_none_of_a_renewal(rig: Rig) -> None:
-    """It may be of somebody mightier, and be valid for a year."""
+    """The bootstrap certificate is replaced even after an unexpected error.
+
+    It may belong to a more privileged user, and be valid for a year.
+    """
     rig.config.bootstrap_certificate_pem, rig.config.bootstrap_key_pem = AUTHORITY.issue(
         TEMPLATE.common_name, TEMPLATE.organization, not_before=START, not_after=START + 100 * HOUR
     )
@@ -509,5 +512,5 @@ def test_stop(rig: Rig, approve: bool) -> None:
     rig.signer.not_before, rig.signer.not_after = START, START + 100 * HOUR
     rig.manager.start()
     assert rig.signer.created.recv(WAIT)[1]
-    rig.manager.stop()  # that the thread ends is for the leak check to see
+    rig.manager.stop()  # The leak check verifies that the thread ends.
     assert rig.failures == 0 and not any(told.startswith("failed") for told in rig.told)

@@ -1,4 +1,4 @@
-"""The store of certificates: which pair counts, and how the next takes its place."""
+"""Test the certificate store: which pair is the current one, and how the next one replaces it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_old_link_stays_until_the_new_one_takes_its_place(tmp_path: Path, mo
     assert (tmp_path / "kubelet-current.pem").readlink() == old
 
 
-# What makes a certificate one that the library cannot read: its version, and the curve of its key.
+# A certificate with another version, or with a key on another curve, cannot be read by the library.
 VERSION, OTHER_VERSION = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
 P256, OTHER_CURVE = b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x63"
 
@@ -92,7 +92,7 @@ P256, OTHER_CURVE = b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\
     [(VERSION, OTHER_VERSION, "cannot parse the certificate"), (P256, OTHER_CURVE, "cannot read the .* public key")],
 )
 def test_certificates_that_the_library_cannot_read(part: bytes, other: bytes, message: str) -> None:
-    """The library has errors for them that are no ValueErrors."""
+    """Certificates that the library cannot read cause ValueErrors, although the library raises other exceptions."""
     (block,) = pem.blocks(FIRST[0])
     assert part in block.data
     strange = pem.encode("CERTIFICATE", block.data.replace(part, other))
@@ -118,7 +118,7 @@ def test_update(tmp_path: Path) -> None:
     assert second.key_pem.endswith(SECOND[1]) and second.cert_pem.startswith(SECOND[0])
     assert common_name(new_store(tmp_path / "pki").current()) == "CN=second"
     assert store.current_path() == str(tmp_path / "pki/kubelet-current.pem")
-    # Each knows its own file and not the link, which goes on to the next.
+    # Each pair names its own file and not the link, which moves on to the next pair.
     assert Path(first.cert_file).read_bytes() == b"".join(FIRST)
     assert Path(second.key_file).read_bytes() == b"".join(SECOND)
     assert Path(second.cert_file).name == START.astimezone().strftime("kubelet-%Y-%m-%d-%H-%M-") + "10.pem"

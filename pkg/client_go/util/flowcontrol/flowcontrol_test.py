@@ -1,4 +1,4 @@
-"""Back-off per item and token buckets, on a fake clock."""
+"""Test backoffs and token buckets on a fake clock."""
 
 from __future__ import annotations
 

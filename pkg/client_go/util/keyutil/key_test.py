@@ -1,4 +1,4 @@
-"""Private keys in PEM data and files."""
+"""Test private keys in PEM data and files."""
 
 from __future__ import annotations
 

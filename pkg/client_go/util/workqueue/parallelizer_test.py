@@ -1,4 +1,4 @@
-"""Pieces of work side by side."""
+"""Test parallel pieces of work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pkg.golang import testing as golangtesting
 def test_every_piece_once(workers: int, pieces: int, threads: int) -> None:
     done: list[int] = []
     names: set[str] = set()
-    # All workers meet here before any goes on, so that each is seen to take part.
+    # All workers meet here before any of them continues, which shows that each takes part.
     meeting = threading.Barrier(max(threads, 1))
 
     def work(piece: int) -> None:

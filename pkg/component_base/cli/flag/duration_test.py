@@ -1,4 +1,7 @@
-"""Go: time/time_test.go (TestParseDuration, TestDurationString)"""
+"""Test durations in Go's notation.
+
+Go: time/time_test.go (TestParseDuration, TestDurationString)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Go: github.com/spf13/pflag/flag_test.go, and the tests of k8s.io/component-base/cli/flag"""
+"""Test command-line flags.
+
+Go: github.com/spf13/pflag/flag_test.go, and the tests of k8s.io/component-base/cli/flag
+"""
 
 from __future__ import annotations
 

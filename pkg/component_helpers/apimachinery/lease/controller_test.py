@@ -1,4 +1,4 @@
-"""Tests of the lease controller.
+"""Test the lease controller.
 
 Go: k8s.io/component-helpers/apimachinery/lease/controller_test.go
 """
@@ -53,7 +53,7 @@ def make_controller(
 
 
 def answer(client: FakeClientset, verb: str, *answers: Answer) -> None:
-    """The calls are answered in this order, every further one by the last answer."""
+    """Answer the calls in this order, and every further call with the last answer."""
     left = list(answers)
     client.prepend_reactor(verb, "leases", lambda action: (True, left.pop(0) if len(left) > 1 else left[0]))
 

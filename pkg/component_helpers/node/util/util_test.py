@@ -1,4 +1,4 @@
-"""Helpers for node objects."""
+"""Test the helpers for node objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of taints and tolerations."""
+"""Test taints and tolerations."""
 
 from __future__ import annotations
 

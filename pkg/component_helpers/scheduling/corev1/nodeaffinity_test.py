@@ -1,4 +1,4 @@
-"""Tests of node selectors."""
+"""Test node selectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what label selectors of objects select.
+"""Test what the label selectors of objects select.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1/helpers_test.go
 """

@@ -1,4 +1,4 @@
-"""SPDY frames to bytes and back."""
+"""Test the conversion of SPDY frames to bytes and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADERS = {"streamtype": "stdin", "port": "8080"}
 
 
 def frames(reader: spdy.Framer, data: bytes, step: int) -> list[spdy.Frame]:
-    """As they come out when the bytes come in pieces; parts of one data frame joined."""
+    """Return the frames of bytes that arrive in pieces, with the parts of one data frame joined."""
     found: list[spdy.Frame] = []
     for at in range(0, len(data), step):
         for frame in reader.feed(data[at : at + step]):
@@ -77,10 +77,10 @@ def test_what_nobody_uses_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        struct.pack(">HHI", 0x8002, 1, 10) + bytes(10),  # another version
-        struct.pack(">HHI", 0x8003, 1, 1 << 21),  # larger than any
-        struct.pack(">HHI", 0x8003, 6, 2) + bytes(2),  # too short
-        struct.pack(">HHI", 0x8003, 2, 8) + bytes(4) + b"junk",  # not compressed
+        struct.pack(">HHI", 0x8002, 1, 10) + bytes(10),  # This is another version.
+        struct.pack(">HHI", 0x8003, 1, 1 << 21),  # This is larger than the limit.
+        struct.pack(">HHI", 0x8003, 6, 2) + bytes(2),  # This is too short.
+        struct.pack(">HHI", 0x8003, 2, 8) + bytes(4) + b"junk",  # This is not compressed.
         b"HTTP/1.1 400 Bad Request\r\n\r\n".replace(b"H", b"\x80", 1),
     ],
 )

@@ -1,4 +1,4 @@
-"""PING frames among others."""
+"""Test how PING frames are found among others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pkg.apimachinery.util.httpstream import spdy
 
 
 def _conversation() -> list[bytes]:
-    """The frames that a side sends."""
+    """Return the frames that one side sends."""
     framer = spdy.Framer()
     return [
         framer.syn_stream(1, {"streamtype": "stdin"}),
         framer.ping(1),
-        # That there is a ping in the data makes no difference.
+        # The data contains bytes that look like a ping, which must make no difference.
         framer.data_head(1, 112) + bytes(100) + framer.ping(5),
         framer.ping(3),
         framer.ping(7),

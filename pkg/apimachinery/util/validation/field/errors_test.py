@@ -1,4 +1,4 @@
-"""How errors about fields read."""
+"""Test the text of errors about fields."""
 
 from __future__ import annotations
 

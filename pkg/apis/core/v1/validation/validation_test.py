@@ -1,4 +1,7 @@
-"""Go: pkg/apis/core/v1/validation/validation_test.go, TestValidatePodLogOptions"""
+"""Test the validation of log options.
+
+Go: pkg/apis/core/v1/validation/validation_test.go, TestValidatePodLogOptions
+"""
 
 from __future__ import annotations
 

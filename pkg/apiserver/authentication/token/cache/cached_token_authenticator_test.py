@@ -1,4 +1,4 @@
-"""Tests of what is remembered about tokens."""
+"""Test the cache of token authentication."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_many_at_once_are_one_question() -> None:
 
 
 def _ask(cached: CachedTokenAuthenticator, ctx: golang.Context) -> queue.Queue[object]:
-    """What comes of the token "good", shown by a client of its own: the answer, or the exception."""
+    """Present the token "good" as a separate client, and return a queue for the response or the exception."""
     outcome: queue.Queue[object] = queue.Queue()
 
     def ask() -> None:

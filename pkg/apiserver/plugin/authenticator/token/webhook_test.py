@@ -1,4 +1,4 @@
-"""Tests of asking the API server whose a token is."""
+"""Test token reviews by the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for certificates: made once, followed until granted or refused."""
+"""Test certificate requests: they are created once, and followed until they are granted or refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AUTHORITY = testing.Authority()
 
 
 class Requester:
-    """A signer that grants nothing by itself, and a key to ask with."""
+    """Hold a signer that does not grant requests by itself, and a key for requests."""
 
     def __init__(self) -> None:
         self.signer = testing.FakeSigner(AUTHORITY)
@@ -51,7 +51,7 @@ class Requester:
         return csr.request_certificate(self.ctx, self.signer.client, data, name, signer, duration, USAGES, self.key)
 
     def wait(self, name: str, uid: str, tick: Callable[[], object] | None = None) -> golang.Channel[bytes | Exception]:
-        """Wait in a thread; the channel gets how it ended."""
+        """Wait in a thread; the returned channel receives the result."""
         result: golang.Channel[bytes | Exception] = golang.Channel(1)
 
         def run() -> None:
@@ -213,7 +213,7 @@ def test_wait_for_certificate_outlives_failed_lists_and_watches() -> None:
 
 
 def step_until(r: Requester, channel: golang.Channel[None]) -> None:
-    """Let the waiter's time pass until the channel has something."""
+    """Step the waiter's clock until the channel has a value."""
 
     def has_come() -> bool:
         if channel.try_recv()[2]:

@@ -1,4 +1,4 @@
-"""The client's metrics, moved by real requests.
+"""Test the client's metrics with real requests.
 
 Go: k8s.io/component-base/metrics/prometheus/restclient/metrics_test.go
 """

@@ -1,4 +1,7 @@
-"""Go: pkg/apis/core/v1/helper/qos/qos_test.go"""
+"""Test QoS classes.
+
+Go: pkg/apis/core/v1/helper/qos/qos_test.go
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pkg.apis.core.v1.helper import qos
 
 
 def resources(requests: str, limits: str) -> v1.ResourceRequirements:
-    """From "cpu memory"; "-" for none."""
+    """Return resources for texts of the form "cpu memory", where "-" means none."""
 
     def parse(text: str) -> dict[str, resource.Quantity]:
         pairs = zip(("cpu", "memory"), text.split(), strict=True)

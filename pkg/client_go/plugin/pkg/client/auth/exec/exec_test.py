@@ -1,4 +1,4 @@
-"""Tests of credential plugins."""
+"""Test credential plugins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def plugin(tmp_path: Path, script: str, **fields: Any) -> api.ExecConfig:
-    """A config with that shell script as program."""
+    """Return a config that runs this shell script."""
     file = tmp_path / "plugin"
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
@@ -136,7 +136,7 @@ def test_program_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class CountingLock:
-    """Tells when it has been held three times."""
+    """Set an event when the lock has been held three times."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,7 +175,7 @@ def test_those_who_wait_share_one_run_and_its_failure(tmp_path: Path, monkeypatc
             errors.append(err)
 
     threads = [golang.go(ask, name="asking") for _ in range(3)]
-    # Each of them knows by then which run it is to wait for.
+    # By now each thread knows for which run it waits.
     assert lock.three_times.wait(30)
     go_on.set()
     for thread in threads:

@@ -32,7 +32,7 @@ class DockerConfigEntry:
     email: str = ""
 
 
-# This maps a registry (a host, optionally with a path) to its credentials.
+# A DockerConfig maps a registry (a host, optionally with a path) to its credentials.
 DockerConfig = dict[str, DockerConfigEntry]
 
 

@@ -31,7 +31,7 @@ REASON_SERVICE_UNAVAILABLE = "ServiceUnavailable"
 CAUSE_RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 CAUSE_UNEXPECTED_SERVER_RESPONSE = "UnexpectedServerResponse"
 
-# The reason for each status code, used when a Status has no reason.
+# `_REASONS` maps a status code to the reason that is used when a Status has none.
 _REASONS = {
     400: REASON_BAD_REQUEST,
     401: REASON_UNAUTHORIZED,
@@ -159,8 +159,8 @@ def new_method_not_supported(resource: str, action: str) -> StatusError:
     return _status_error(405, REASON_METHOD_NOT_ALLOWED, message, _details(resource, ""))
 
 
-# The reason and the message for each status code, used when the response cannot be parsed. The message is empty for
-# codes where only the server's own text helps.
+# `_GENERIC` maps a status code to the reason and the message for a response that cannot be parsed. The message is empty
+# for codes where only the server's own text helps.
 _GENERIC = {
     400: (REASON_BAD_REQUEST, "the server rejected our request for an unknown reason"),
     401: (REASON_UNAUTHORIZED, "the server has asked for the client to provide credentials"),

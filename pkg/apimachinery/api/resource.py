@@ -30,7 +30,7 @@ _SYNTAX: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(Ki|Mi|Gi|Ti|Pi|Ei|n
 # A number with more digits before the point exceeds the largest amount. Digits after this many, whatever the suffix,
 # can only round up the last significant digit.
 _MAX_DIGITS: Final = 64
-# The longest text that the parser caches. A pod may contain many different numbers of a mebibyte each.
+# `_MAX_KEPT` is the longest text that the parser caches. A pod may contain many different numbers of a mebibyte each.
 _MAX_KEPT: Final = 64
 
 

@@ -62,7 +62,8 @@ def from_steady(clock: Clock, reading: datetime) -> datetime:
     return clock.now() - (clock.steady() - reading)
 
 
-# The time of day at which the monotonic clock was 0, according to the system clock at the process's start.
+# `_STEADY_ZERO` is the time of day at which the monotonic clock was 0, according to the system clock at the process's
+# start.
 _STEADY_ZERO = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 
 

@@ -27,8 +27,8 @@ from pkg.apimachinery.api.resource import Quantity, QuantityError, parse_quantit
 
 T = TypeVar("T")
 
-# The maximum nesting of JSON. No field of our types is at such a deep level, and every thread's stack is large enough
-# for it.
+# `MAX_DEPTH` is the maximum nesting of JSON. No field of our types is at such a deep level, and every thread's stack is
+# large enough for it.
 MAX_DEPTH = 200
 # An unterminated string matches up to the end of the data, so the data is scanned once and not again from each of its
 # quotes.

@@ -19,10 +19,10 @@ from pkg.apimachinery.util.net import util as utilnet
 
 T = TypeVar("T")
 
-# All exceptions that a request to the API server raises.
+# `REQUEST_ERRORS` holds all exceptions that a request to the API server raises.
 REQUEST_ERRORS = (apierrors.StatusError, OSError, golang.ContextError, codec.DecodeError)
 
-# The code of a request without a response.
+# `_NO_ANSWER` is the code of a request without a response.
 _NO_ANSWER = "<error>"
 
 # The function receives the status code of the response and the duration in seconds.

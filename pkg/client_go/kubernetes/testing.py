@@ -48,7 +48,7 @@ class Action:
     namespace: str = ""
     name: str = ""
     object: Any = None
-    """The object that was created or updated."""
+    """`object` is the object that was created or updated."""
     patch_type: types.PatchType | None = None
     patch: bytes = b""
     options: Any = None
@@ -103,7 +103,7 @@ class _State:
     actions: list[Action] = field(default_factory=list)
     reactors: list[tuple[str, str, Reaction]] = field(default_factory=list)
     watches: list[_Watch] = field(default_factory=list)
-    # All changes so far. A watch from an older version first receives the changes since then.
+    # `changes` holds all changes so far. A watch from an older version first receives the changes since then.
     changes: list[_Change] = field(default_factory=list)
     versions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     version: int = 0

@@ -34,24 +34,24 @@ from pkg.golang import http as http_
 
 _CHUNK = 1 << 16
 
-# The time, in seconds, that one attempt of a request may take once it has its connection. An API server gives up on a
-# request after 60 s (its --request-timeout). A server that is silent for longer is dead, or hangs behind a proxy that
-# still answers.
+# `ATTEMPT_TIMEOUT` is the time, in seconds, that one attempt of a request may take once it has its connection. An API
+# server gives up on a request after 60 s (its --request-timeout). A server that is silent for longer is dead, or hangs
+# behind a proxy that still answers.
 ATTEMPT_TIMEOUT = 75.0
-# The time, in seconds, that a watch may be silent. An API server sends a bookmark each minute. If a server sends none,
-# the watch is restarted at the version that it has reached, which costs one request.
+# `WATCH_IDLE_TIMEOUT` is the time, in seconds, that a watch may be silent. An API server sends a bookmark each minute.
+# If a server sends none, the watch is restarted at the version that it has reached, which costs one request.
 WATCH_IDLE_TIMEOUT = 150.0
 
-# The maximum size of a response in bytes, also after decompression, and of one event of a watch.
+# `MAX_RESPONSE_BYTES` limits a response, also after decompression. `MAX_EVENT_BYTES` limits one event of a watch.
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_EVENT_BYTES = 16 << 20
-# The maximum size of an error response in bytes. Such a response goes into messages and logs.
+# `MAX_REFUSAL_BYTES` is the maximum size of an error response in bytes. Such a response goes into messages and logs.
 MAX_REFUSAL_BYTES = 3 << 20
-# The maximum size, in bytes, of a response that is read only to reuse its connection.
+# `MAX_DISCARDED_BYTES` is the maximum size, in bytes, of a response that is read only to reuse its connection.
 MAX_DISCARDED_BYTES = 2 << 10
 
-# The exceptions for a response that is truncated or cannot be parsed. http.client raises AttributeError if another
-# thread closes the socket while it reads.
+# `_BROKEN_ANSWER` holds the exceptions for a response that is truncated or cannot be parsed. http.client raises
+# AttributeError if another thread closes the socket while it reads.
 _BROKEN_ANSWER = (OSError, EOFError, ValueError, AttributeError, zlib.error, http.client.HTTPException)
 
 # A wait for the rate limiter longer than this time (in seconds) is logged at verbosity 3; one longer than the second
@@ -65,7 +65,7 @@ class _Call:
     """Describe one request, which may take several attempts."""
 
     verb: str
-    target: str  # The path and the query.
+    target: str  # `target` is the path and the query.
     headers: dict[str, str | list[str]]
     body: bytes | None
     resource: str
@@ -172,7 +172,7 @@ class RESTClient:
         self._tracker = config.connections or transport.ConnectionTracker()
         self._pool = transport.ConnectionPool(self._url, tls.server_name, self._proxy, self._tracker)
         self._rate_limiter = _rate_limiter(config)
-        # A channel for each resource. It is full while a request for the resource waits for the limiter.
+        # `_turns` maps a resource to a channel, which is full while a request for the resource waits for the limiter.
         self._turns: dict[str, golang.Channel[None]] = {}
         self._tokens = (
             transport.CachingTokenSource(config.bearer_token_file, config.bearer_token)

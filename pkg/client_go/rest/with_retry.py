@@ -16,16 +16,16 @@ from pkg.client_go import transport
 
 MAX_RETRIES = 10
 
-# The longest pause, in seconds, that a server's Retry-After header can cause.
+# `MAX_RETRY_AFTER` is the longest pause, in seconds, that a server's Retry-After header can cause.
 MAX_RETRY_AFTER = 60
 
-# The pause, in seconds, after a connection was cut.
+# `_AFTER_CUT` is the pause, in seconds, after a connection was cut.
 _AFTER_CUT = 1
 
 _DIGITS = 10
 
-# The exceptions that report the end of a connection. A thread gets ConnectionAbortedError if another thread has closed
-# its connection.
+# `_CUT` holds the exceptions that report the end of a connection. A thread gets ConnectionAbortedError if another thread
+# has closed its connection.
 _CUT = (
     ConnectionAbortedError,
     BrokenPipeError,

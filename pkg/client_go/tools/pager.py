@@ -21,7 +21,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 DEFAULT_PAGE_SIZE = 500
-# The maximum number of pages in one list.
+# `MAX_PAGES` is the maximum number of pages in one list.
 MAX_PAGES = 2000
 
 
@@ -54,7 +54,7 @@ class PagedList(Generic[T]):
     """Hold all objects as one page."""
 
     page: Page[T]
-    # True if the objects arrived in more than one page.
+    # `paginated` is True if the objects arrived in more than one page.
     paginated: bool
 
 
@@ -64,7 +64,7 @@ class ListPager(Generic[T]):
 
     page_fn: Callable[[golang.Context, metav1.ListOptions], Page[T]]
     page_size: int = DEFAULT_PAGE_SIZE
-    """The number of objects per page if the options set no limit; 0 means no limit."""
+    """`page_size` is the number of objects per page if the options set no limit; 0 means no limit."""
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions) -> PagedList[T]:
         """Return all objects.

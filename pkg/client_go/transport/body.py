@@ -9,8 +9,8 @@ import http.client
 import zlib
 
 _CHUNK = 1 << 16
-# The number of bytes of a gzip member that are decompressed at a time, at first and at most; the number doubles each
-# time. After each member the remaining bytes are copied, and a member can be as short as twenty bytes.
+# `_PIECE` is the number of bytes of a gzip member that are decompressed first. The number doubles each time, up to
+# `_MAX_PIECE`. After each member the remaining bytes are copied, and a member can be as short as twenty bytes.
 _PIECE = 1 << 12
 _MAX_PIECE = 1 << 20
 

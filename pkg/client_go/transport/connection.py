@@ -29,7 +29,8 @@ from pkg import golang
 from pkg.client_go.tools import metrics
 from pkg.golang import net
 
-# The time limits, in seconds, for the connection, for a proxy's response to CONNECT, and for the TLS handshake.
+# These are the time limits, in seconds, for the connection, for a proxy's response to CONNECT, and for the TLS
+# handshake.
 CONNECT_TIMEOUT = 30.0
 PROXY_CONNECT_TIMEOUT = 60.0
 TLS_HANDSHAKE_TIMEOUT = 10.0
@@ -45,8 +46,8 @@ _USER_TIMEOUT_MS = 45_000
 MAX_IDLE_CONNECTIONS = 25
 IDLE_CONNECTION_TIMEOUT = 90.0
 
-# The maximum length, in bytes, of the line before a chunk, and the maximum number of hexadecimal digits in the chunk's
-# size.
+# `MAX_CHUNK_LINE_LENGTH` is the maximum length, in bytes, of the line before a chunk. `MAX_CHUNK_SIZE_DIGITS` is the
+# maximum number of hexadecimal digits in the chunk's size.
 MAX_CHUNK_LINE_LENGTH = 4096
 MAX_CHUNK_SIZE_DIGITS = 16
 

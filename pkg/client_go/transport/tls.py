@@ -19,7 +19,7 @@ from pkg.client_go.transport.config import TLSConfig
 from pkg.client_go.util.keyutil import pem
 from pkg.golang import x509 as golangx509
 
-# The time, size and inode of each file when it was read.
+# A `_Stamp` holds the time, size and inode of each file when it was read.
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -62,7 +62,7 @@ class KeyPair:
                 raise ValueError(f"cannot use the client certificate with its key: {err}") from err
 
 
-# The files and the certificate of which a context was made.
+# A `_Source` holds the files and the certificate of which a context was made.
 _Source = tuple[_Stamp, ClientCertificate | None]
 
 
@@ -85,7 +85,7 @@ class TLSContexts:
         self._lock = threading.Lock()  # The lock guards the fields below.
         self._context: ssl.SSLContext | None = None
         self._shown: ClientCertificate | None = None
-        # The source of the current context, and the last source that made no usable context.
+        # `_source` is the source of the current context. `_refused` is the last source that made no usable context.
         self._source: _Source | None = None
         self._refused: _Source | None = None
 

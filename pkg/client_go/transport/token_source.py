@@ -11,7 +11,7 @@ from pathlib import Path
 from pkg import klog
 from pkg.apimachinery import clock as clock_
 
-# The interval, in seconds, after which the file is read again, also while it cannot be read.
+# `_PERIOD` is the interval, in seconds, after which the file is read again, also while it cannot be read.
 _PERIOD = 60.0
 
 

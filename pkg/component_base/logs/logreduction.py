@@ -20,7 +20,7 @@ class LogReduction:
         self._delay = identical_error_delay
         self._now = now
         self._lock = threading.Lock()  # The lock guards _printed.
-        # This maps a parent ID to its last message and the time of logging.
+        # `_printed` maps a parent ID to its last message and the time of logging.
         self._printed: dict[str, tuple[str, float]] = {}
 
     def should_message_be_printed(self, message: str, parent_id: str) -> bool:

@@ -40,7 +40,8 @@ class StabilityLevel(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Stability:
     level: StabilityLevel
-    # The minor release, such as "1.36", in which the metric was deprecated, or "" if it was not.
+    # `deprecated_version` is the minor release, such as "1.36", in which the metric was deprecated, or "" if it was
+    # not.
     deprecated_version: str
 
 
@@ -106,9 +107,9 @@ class Series(NamedTuple):
     """Hold the counts of a histogram for one set of labels."""
 
     labels: dict[str, str]
-    # The number of observations up to each bound.
+    # `counts` holds the number of observations up to each bound.
     counts: list[float]
-    # The sum of all observations, or None for a histogram with bounds below zero.
+    # `sum` is the sum of all observations, or None for a histogram with bounds below zero.
     sum: float | None
 
 
@@ -240,7 +241,8 @@ def stability_of(collector: Collector) -> Stability | None:
 def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
     """Return all metrics of the registry in the Prometheus text format, sorted by name."""
     lines: list[str] = []
-    # The formatted labels by the identity of their dict. Collectors share one dict among the samples of a subject.
+    # `texts` maps the identity of a dict of labels to the formatted labels. Collectors share one dict among the samples
+    # of a subject.
     texts: dict[int, str] = {}
     families = sorted(registry.collect(), key=lambda family: family.name)
     for family in families:

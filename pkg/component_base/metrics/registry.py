@@ -25,7 +25,7 @@ _REGISTERED_METRICS_TOTAL = metrics.new_counter(
 _HIDDEN_METRICS_TOTAL = metrics.new_counter(
     "hidden_metrics_total", "Metrics that are not shown because they are deprecated.", level=StabilityLevel.BETA
 )
-# The number of minor releases for which a deprecated metric is still shown.
+# `_DEPRECATION_PERIODS` is the number of minor releases for which a deprecated metric is still shown.
 _DEPRECATION_PERIODS = {StabilityLevel.STABLE: 3, StabilityLevel.BETA: 1}
 
 _lock = threading.Lock()  # The lock guards _registries and _show_hidden.

@@ -25,8 +25,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pkg import golang
 from pkg.component_base.tracing.tracing import Attributes, Kind, Span, Tracer
 
-# The maximum length of an attribute in characters. A client may send a mebibyte as its name, and thousands of spans may
-# wait for the collector.
+# `MAX_ATTRIBUTE_LENGTH` is the maximum length of an attribute in characters. A client may send a mebibyte as its name,
+# and thousands of spans may wait for the collector.
 MAX_ATTRIBUTE_LENGTH = 4096
 _CONTEXT_KEY = object()
 _KINDS = {

@@ -31,11 +31,11 @@ INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
 class PodResourcesOptions:
     """Describe how pod_requests and pod_limits compute."""
 
-    # True to consider the resources in the pod's status, as in-place resizing requires. The next option does so for
-    # pod-level resources.
+    # `use_status_resources` includes the resources in the pod's status, as in-place resizing requires. The next option
+    # does so for pod-level resources.
     use_status_resources: bool = False
     in_place_pod_level_resources_vertical_scaling_enabled: bool = False
-    # True to leave out the overhead of the RuntimeClass.
+    # `exclude_overhead` leaves out the overhead of the RuntimeClass.
     exclude_overhead: bool = False
     # This function is called with the effective resources of each container.
     container_fn: Callable[[ResourceList, ContainerType], None] | None = None

@@ -20,9 +20,9 @@ from pkg.component_base.cli.flag import parse_duration
 from pkg.credentialprovider.plugin import metrics
 from pkg.util import exec as utilexec
 
-# The time limit, in seconds. A plugin may retry failed requests, but must end at some point.
+# `TIMEOUT` is the time limit, in seconds. A plugin may retry failed requests, but must end at some point.
 TIMEOUT = 60.0
-# The maximum size of a plugin's output in bytes.
+# `MAX_OUTPUT` is the maximum size of a plugin's output in bytes.
 # DIVERGES (safer): the kubelet kills a credential provider plugin that prints more, and ignores its response.
 # Go: pkg/credentialprovider/plugin/plugin.go, (*execPlugin).runPlugin: the Go kubelet has no bound.
 # Why: a plugin that prints without end would use up all memory.

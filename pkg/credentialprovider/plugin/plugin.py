@@ -28,7 +28,7 @@ from pkg.golang.singleflight import Group
 # No image and no registry can have this name.
 _GLOBAL_CACHE_KEY = "<global>"
 _CACHE_PURGE_INTERVAL = 15 * 60.0
-# The maximum number of cached responses of one plugin. The oldest one is dropped first.
+# `MAX_CACHE_ENTRIES` is the maximum number of cached responses of one plugin. The oldest one is dropped first.
 MAX_CACHE_ENTRIES = 4096
 
 # The function receives namespace and name, and returns the account. It raises the API client's errors.

@@ -13,7 +13,7 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.http.conn import Conn, PlainConn
 
-# The time limit, in seconds, for the connection and for the exchange before the streams.
+# `DIAL_TIMEOUT` is the time limit, in seconds, for the connection and for the exchange before the streams.
 DIAL_TIMEOUT = 30.0
 
 

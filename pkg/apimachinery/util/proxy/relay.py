@@ -30,7 +30,7 @@ MAX_HELD_BYTES = 1 << 10
 # first learn that there is room again, which takes some milliseconds on a busy machine. A ping arrives every few
 # seconds.
 _QUIET_MILLISECONDS = 50
-# The number of bytes that are read from one end before it is the other end's turn.
+# `_TURN` is the number of bytes that are read from one end before it is the other end's turn.
 _TURN = 1 << 20
 # If _STREAK small pieces arrive from one side alone, each within _SOON seconds of the previous one, more are expected.
 # Then the kernel gathers up to _GATHER bytes, for at most _GATHER_MILLISECONDS, before it wakes the relay. Runtimes
@@ -44,11 +44,11 @@ _GATHER_MILLISECONDS = 2
 _LITTLE = 8 << 10
 # This stands for no event except the other side's hang-up, which every poll reports.
 _NEWS = 1 << 16
-# The time, in seconds, for which no bytes may move after one direction has ended. A client that still has to read the
-# backend's last output may pause for longer.
+# `LINGER` is the time, in seconds, for which no bytes may move after one direction has ended. A client that still has
+# to read the backend's last output may pause for longer.
 LINGER = 10.0
-# The number of TLS records that are read in one turn, or of frames that are parsed. With records of one byte this takes
-# half a millisecond.
+# `PIECES_IN_TURN` is the number of TLS records that are read in one turn, or of frames that are parsed. With records of
+# one byte this takes half a millisecond.
 PIECES_IN_TURN = 64
 _COUNT = struct.Struct("i")
 # DIVERGES (platform): the kubelet reads from or parses only a few of all relayed connections at the same time.
@@ -89,9 +89,10 @@ class End:
         # If True, nothing can be sent any more, because the connection broke or was abandoned. The last data of the
         # other side may still be unread.
         self.broken = False
-        self.waiting = 0  # The bytes that `write` accepted and the connection has not taken yet.
-        self.taken = 0  # The bytes that the connection has taken since its start.
-        self._arrived = 0  # The bytes, out of `taken`, that had reached the other side at the last check.
+        self.waiting = 0  # `waiting` is the number of bytes that `write` accepted and the connection has not taken yet.
+        self.taken = 0  # `taken` is the number of bytes that the connection has taken since its start.
+        # `_arrived` is the number of bytes, out of `taken`, that had reached the other side at the last check.
+        self._arrived = 0
         self._queue: deque[memoryview] = deque()
         self._small = bytearray()  # These small pieces wait behind the queue.
         # If True, responses to data from this end wait until the end has taken the data sent before.
@@ -102,12 +103,12 @@ class End:
         # If True, poll has reported that both directions have ended. It would repeat the report each time.
         self._hung_up = False
         self.gathering = False
-        # The number of small pieces in quick succession, and the time of the last one.
+        # `_streak` is the number of small pieces in quick succession, and `_last_read` is the time of the last one.
         self._streak, self._last_read = 0, 0.0
         self._turn = Turn(TURNS)
         self.fd = conn.fileno()
-        self._polled = 0  # The events for which poll currently waits at this end.
-        # The events for which reading and sending wait. With TLS either may wait for the other's event.
+        self._polled = 0  # `_polled` holds the events for which poll currently waits at this end.
+        # Reading and sending wait for these events. With TLS either may wait for the other's event.
         self._to_read, self._to_send = select.POLLIN, select.POLLOUT
         self.on_data: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[], None] = _do_nothing
@@ -374,8 +375,8 @@ class Relay:
         self._linger = linger
         self._idle_timeout = idle_timeout
         self.held = bytearray()  # These bytes are for the backend, once it is drained.
-        # The time (monotonic) at which the relay ends. It is set while one side still sends and the other no longer
-        # receives.
+        # `_over_by` is the time (monotonic) at which the relay ends. It is set while one side still sends and the other
+        # no longer receives.
         self._over_by: float | None = None
 
     def write_once_drained(self, data: bytes) -> None:

@@ -21,7 +21,7 @@ from pkg.golang.http.transfer import MessageBody, Source
 from pkg.golang.turn import Turn
 
 SWITCHING_PROTOCOLS = 101
-# The maximum size, in bytes, of a response's head, including its 1xx responses.
+# `MAX_HEAD_BYTES` is the maximum size, in bytes, of a response's head, including its 1xx responses.
 MAX_HEAD_BYTES = 64 << 10
 # At most this many bytes of an error response's body are forwarded.
 _MAX_BODY = 1 << 20
@@ -52,7 +52,7 @@ class Backend:
     reason: str = ""
     headers: http.Headers = field(default_factory=http.Headers)
     body: bytes = b""
-    """The data after the head: the response's body, or the first bytes of an upgraded connection."""
+    """`body` is the data after the head: the response's body, or the first bytes of an upgraded connection."""
 
     def speaks_spdy(self) -> bool:
         """Report whether the connection was upgraded to SPDY."""

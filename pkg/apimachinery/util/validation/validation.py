@@ -14,8 +14,8 @@ LABEL_VALUE_MAX_LENGTH = 63
 _LABEL_KEY_MAX_LENGTH = 63
 _PORT_NAME_MAX_LENGTH = 15
 _MAX_ID = 2**31 - 1
-# The maximum number of characters that is matched against a pattern. For a name of many labels a match takes a hundred
-# bytes of memory for each character, and no other thread runs meanwhile.
+# `MAX_MATCHED_LENGTH` is the maximum number of characters that is matched against a pattern. For a name of many labels
+# a match takes a hundred bytes of memory for each character, and no other thread runs meanwhile.
 MAX_MATCHED_LENGTH = 64 << 10
 
 

@@ -21,7 +21,7 @@ class Backoff:
     """Hold the parameters and the state of a backoff; `step` changes duration and steps."""
 
     duration: float
-    """The next delay in seconds."""
+    """`duration` is the next delay in seconds."""
     factor: float = 0.0
     """Each step multiplies the duration by this factor; 0 leaves it unchanged."""
     jitter: float = 0.0
@@ -30,9 +30,9 @@ class Backoff:
     The extensions do not accumulate.
     """
     steps: int = 0
-    """The number of further steps that change the duration."""
+    """`steps` is the number of further steps that change the duration."""
     cap: float = 0.0
-    """The maximum duration. Reaching it ends the steps; 0 means no maximum."""
+    """`cap` is the maximum duration. Reaching it ends the steps; 0 means no maximum."""
 
     def step(self) -> float:
         """Return the delay for now, in seconds, and prepare the next step."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from pkg import golang, klog
 
-# The delay, in seconds, before another attempt to start a thread.
+# `_THREAD_RETRY_PERIOD` is the delay, in seconds, before another attempt to start a thread.
 _THREAD_RETRY_PERIOD = 1.0
 
 

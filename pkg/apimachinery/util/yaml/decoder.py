@@ -21,12 +21,13 @@ import yaml
 
 from pkg.golang import strconv
 
-# The maximum number of values in a stream of documents, with aliases expanded, and the maximum nesting.
+# `MAX_VALUES` is the maximum number of values in a stream of documents, with aliases expanded. `MAX_DEPTH` is the
+# maximum nesting.
 MAX_VALUES: Final = 1_000_000
 MAX_DEPTH: Final = 200
-# The maximum number of characters that aliases and tags add to the text of a stream; a directive can define the start
-# of a tag. Here all aliases of a text share it, but later uses repeat the text for each alias: the hash, conversions of
-# the object, messages.
+# `MAX_ALIASED_TEXT` is the maximum number of characters that aliases and tags add to the text of a stream; a directive
+# can define the start of a tag. Here all aliases of a text share it, but later uses repeat the text for each alias: the
+# hash, conversions of the object, messages.
 MAX_ALIASED_TEXT: Final = 10 << 20
 # The parser compares each such directive with all previous ones, and no other thread runs meanwhile.
 MAX_TAG_DIRECTIVES: Final = 100
@@ -181,7 +182,7 @@ class _Composer:
         self._duplicates = duplicates
         self._events: Iterator[yaml.Event] = yaml.parse(data, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, _Anchor] = {}
-        # The number of values and characters so far, with aliases expanded, and the number of characters that aliases
+        # These fields count the values and characters so far, with aliases expanded, and the characters that aliases
         # add.
         self._count = self._text = self._aliased_text = 0
 

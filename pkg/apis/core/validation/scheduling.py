@@ -235,7 +235,7 @@ def validate_topology_spread_constraints(
     constraints: Sequence[v1.TopologySpreadConstraint], fld_path: field.Path, opts: PodValidationOptions
 ) -> Errors:
     errs: Errors = []
-    # The number of constraints of each kind from this point on.
+    # `left` is the number of constraints of each kind from this point on.
     left = Counter((constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints)
     for i, constraint in enumerate(constraints):
         path = fld_path.index(i)

@@ -27,7 +27,7 @@ class DelegatingAuthenticatorConfig:
     webhook_retry_backoff: wait.Backoff
     anonymous: bool = False
     token_access_review_client: kubernetes.AuthenticationV1 | None = None
-    # The time, in seconds, for which the result of a token review stays valid.
+    # `cache_ttl` is the time, in seconds, for which the result of a token review stays valid.
     cache_ttl: float = 0.0
     verify_options: Callable[[], golangx509.VerifyOptions | None] | None = None
 

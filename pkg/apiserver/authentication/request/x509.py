@@ -36,11 +36,11 @@ CLIENT_CERTIFICATE_EXPIRATION_HISTOGRAM = metrics.new_histogram(
 )
 _register_metrics = legacyregistry.Once(CLIENT_CERTIFICATE_EXPIRATION_HISTOGRAM)
 
-# The maximum size, in bytes, of an untrusted certificate whose extensions are decoded. Decoding a list of names takes
-# far more memory and time than its size suggests.
+# `MAX_IDENTIFIED_BYTES` is the maximum size, in bytes, of an untrusted certificate whose extensions are decoded.
+# Decoding a list of names takes far more memory and time than its size suggests.
 MAX_IDENTIFIED_BYTES = 4 << 10
 
-# The attribute of a subject that holds the user's UID.
+# `_UID_OID` is the attribute of a subject that holds the user's UID.
 _UID_OID = "1.3.6.1.4.1.57683.2"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class DelegatingAuthorizerConfig:
     subject_access_review_client: kubernetes.AuthorizationV1
-    # The times, in seconds, for which a positive and a negative decision stay valid.
+    # A positive and a negative decision stay valid for these times, in seconds.
     allow_cache_ttl: float
     deny_cache_ttl: float
     webhook_retry_backoff: wait.Backoff

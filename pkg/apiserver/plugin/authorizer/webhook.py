@@ -15,8 +15,8 @@ from pkg.apiserver.util import webhook
 from pkg.client_go import kubernetes
 
 _MAX_CACHED_DECISIONS = 8192
-# The limit, in characters, for the attributes that the client chose. The decision about longer ones is not cached,
-# because such a request may be meant to fill the memory.
+# `_MAX_CONTROLLED_ATTR_CACHE_SIZE` is the limit, in characters, for the attributes that the client chose. The decision
+# about longer ones is not cached, because such a request may be meant to fill the memory.
 _MAX_CONTROLLED_ATTR_CACHE_SIZE = 10000
 
 

@@ -15,7 +15,7 @@ from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import inotify
 
-# The interval, in seconds, after which the files are read again even without an event.
+# `_CHECK_PERIOD` is the interval, in seconds, after which the files are read again even without an event.
 _CHECK_PERIOD = 60.0
 
 # An event follows when a writer closes its file. A link that is replaced causes a move.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pkg.golang import http
 
 DEFAULT_HEALTHZ_PATH = "/healthz"
-# The time, in seconds, after which a log that accepts no output counts as blocked.
+# `_LOG_BLOCKED_AFTER` is the time, in seconds, after which a log that accepts no output counts as blocked.
 _LOG_BLOCKED_AFTER = 120.0
 
 

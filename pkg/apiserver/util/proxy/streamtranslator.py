@@ -36,18 +36,19 @@ _NAMES = {STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", ERROR: "error", RE
 _PROTOCOLS = (STREAM_PROTOCOL_V5, *(f"{version}channel.k8s.io" for version in ("v4.", "v3.", "v2.", "")))
 # In these versions the error stream carries a Status, and in others a line of text.
 _WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
-# The time, in seconds, for the runtime to accept the streams, and the maximum size, in bytes, of its report about the
-# command's end.
+# `_CREATE_TIMEOUT` is the time, in seconds, that the runtime has to accept the streams. `_MAX_STATUS` is the maximum
+# size, in bytes, of its report about the command's end.
 _CREATE_TIMEOUT = 30.0
 _MAX_STATUS = 1 << 20
-# The maximum size of a message with a terminal's size or with the number of a stream to close.
+# `MAX_CONTROL_MESSAGE_BYTES` is the maximum size of a message with a terminal's size or with the number of a stream to
+# close.
 # DIVERGES (safer): a longer control message on a WebSocket ends the connection.
 # Go: k8s.io/streaming/pkg/httpstream/wsstream/conn.go, (*Conn).handle: the Go kubelet accepts 32 MiB.
 # Why: a client could fill the memory with messages of which only a few bytes are meaningful.
 # Test: hostile_test.py:test_memory_does_not_grow_with_what_a_client_sends
 MAX_CONTROL_MESSAGE_BYTES = 4 << 10
-# The time, in seconds, for a client to read that the command could not start, and for a command to exit after its stdin
-# has ended.
+# `_LINGER` is the time, in seconds, that a client has to read that the command could not start, and that a command has
+# to exit after its stdin has ended.
 _LINGER = 2.0
 _READ_SIZE = 1 << 16
 _NON_ZERO_EXIT_CODE = "NonZeroExitCode"
@@ -128,10 +129,11 @@ class _Session:
         self._unanswered = set(self._channels)
         self._to_end = {self._streams[c] for c in (ERROR, STDOUT, STDERR) if c in self._streams}
         self._said = bytearray()  # The data of the error stream so far.
-        self._channel: int | None = None  # The channel of the incoming message.
-        self._message = bytearray()  # The received part of a message that is processed only when it is complete.
+        self._channel: int | None = None  # `_channel` is the channel of the incoming message.
+        # `_message` is the received part of a message that is processed only when it is complete.
+        self._message = bytearray()
         self._finished = False
-        self._cut_off = False  # True if the runtime has not received all of the last frame.
+        self._cut_off = False  # `_cut_off` is True if the runtime has not received all of the last frame.
 
     def open(self) -> bool:
         """Open the streams one after the other; return False if the command is already over.

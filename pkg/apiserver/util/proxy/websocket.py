@@ -29,7 +29,8 @@ _OF_THE_HANDSHAKE = {
     "sec-websocket-extensions",
 }
 MAX_HANDSHAKE_BYTES = 64 << 10
-# The time limit for idle connections, in seconds; the streaming servers of runtimes have the same.
+# `DEFAULT_IDLE_CONNECTION_TIMEOUT` is the time limit for idle connections, in seconds; the streaming servers of
+# runtimes have the same.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 T = TypeVar("T")
 

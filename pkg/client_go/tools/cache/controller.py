@@ -36,7 +36,7 @@ from pkg.client_go.tools.cache.thread_safe_store import Transaction, Transaction
 
 T = TypeVar("T")
 
-# The delay, in seconds, before the controller retries a delta for which there was no memory.
+# `_RETRY_PERIOD` is the delay, in seconds, before the controller retries a delta for which there was no memory.
 _RETRY_PERIOD = 1.0
 
 
@@ -55,7 +55,7 @@ class Config:
     """
     object_type: type | None = None
     full_resync_period: float = 0.0
-    """The time, in seconds, between two calls of should_resync; 0 means never."""
+    """`full_resync_period` is the time, in seconds, between two calls of should_resync; 0 means never."""
     should_resync: Callable[[], bool] | None = None
     watch_error_handler: WatchErrorHandler | None = None
     clock: clock_.Clock | None = None

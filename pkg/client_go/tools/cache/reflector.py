@@ -142,7 +142,7 @@ class Reflector:
         self.name = name or f"reflector-{self.type_description}"
         self.should_resync: Callable[[], bool] = lambda: True
         self.watch_error_handler: WatchErrorHandler = default_watch_error_handler
-        # The number of objects per page of a list. None lets the reflector choose.
+        # `watch_list_page_size` is the number of objects per page of a list. None lets the reflector choose.
         self.watch_list_page_size: int | None = None
         self._lister_watcher = lister_watcher
         self._expected_type = expected_type
@@ -151,11 +151,12 @@ class Reflector:
         self._clock: clock_.Clock = clock or clock_.RealClock()
         self._min_watch_timeout = min_watch_timeout
         self._delay = (backoff or _BACKOFF).delay_with_reset(self._clock, _BACKOFF_RESET)
-        # True if the server pages even lists that it could answer from its watch cache, which means that it has no such
-        # cache.
+        # `_paginated_result` is True if the server pages even lists that it could answer from its watch cache, which
+        # means that it has no such cache.
         self._paginated_result = False
         self._last_sync_resource_version = ""
-        # True if the server no longer knows that version, or does not know it yet.
+        # `_is_last_sync_resource_version_unavailable` is True if the server no longer knows that version, or does not
+        # know it yet.
         self._is_last_sync_resource_version_unavailable = False
         self._use_watch_list = features.feature_gate.enabled(
             features.WATCH_LIST_CLIENT
@@ -461,8 +462,8 @@ class _Events:
     reflector: Reflector
     store: ReflectorStore[Any]
     set_resource_version: Callable[[str], None]
-    # True if each event is newer than all events before it. Otherwise that holds only from the first event that is not
-    # ADDED.
+    # `propagate_rv_from_start` is True if each event is newer than all events before it. Otherwise that holds only from
+    # the first event that is not ADDED.
     propagate_rv_from_start: bool
     count: int = 0
     initial_events_ended: bool = False

@@ -38,7 +38,7 @@ T = TypeVar("T")
 InformerSynced = Callable[[], bool]
 """An InformerSynced function reports whether an informer, or anything similar, has all its objects."""
 
-# The interval, in seconds, at which wait_for_cache_sync polls the functions.
+# `_SYNCED_POLL_PERIOD` is the interval, in seconds, at which wait_for_cache_sync polls the functions.
 _SYNCED_POLL_PERIOD = 0.1
 
 _MINIMUM_RESYNC_PERIOD = 1.0
@@ -405,7 +405,8 @@ class _ProcessorListener:
         self._pending: golang.Channel[_Notification] = golang.Channel(sys.maxsize)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._initial = 0  # The number of initial objects that the handler has not processed yet; _lock guards it.
+        # `_initial` is the number of initial objects that the handler has not processed yet; _lock guards it.
+        self._initial = 0
 
     def has_synced(self) -> bool:
         # The order of these two checks matters: once the informer has synced, no further initial object is added.

@@ -18,7 +18,7 @@ from pkg.client_go.tools.cache.delta_fifo import DeletedFinalStateUnknown, Delta
 from pkg.client_go.tools.cache.fifo import FIFOClosedError, PopProcessFunc, ProcessBatchFunc
 from pkg.client_go.tools.cache.store import KeyFunc, KeyListerGetter, TransactionError, meta_namespace_key_func
 
-# The maximum number of deltas in one batch.
+# `_BATCH_SIZE` is the maximum number of deltas in one batch.
 _BATCH_SIZE = 1000
 
 _BATCHABLE = {DeltaType.SYNC, DeltaType.REPLACED, DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED}
@@ -63,7 +63,8 @@ class RealFIFO:
         # Deltas that are being processed stay at the head of the queue, so that a failed attempt can be repeated.
         self._items: deque[Delta] = deque()
         self._populated = False
-        self._initial_population_count = 0  # The number of deltas of the first list that are still in the queue.
+        # `_initial_population_count` is the number of deltas of the first list that are still in the queue.
+        self._initial_population_count = 0
         self._closed = False  # The flag only ever changes to True, so close needs no lock.
         # A value in this channel means that pop may find something new.
         self._wake: golang.Channel[None] = golang.Channel(1)

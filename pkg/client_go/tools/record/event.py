@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 MAX_TRIES_PER_EVENT = 12
 DEFAULT_SLEEP_DURATION = 10.0
-# The time, in seconds, for which the recorder tries to write an event. An API server keeps an event for the same time.
+# `MAX_RETRY_TIME` is the time, in seconds, for which the recorder tries to write an event. An API server keeps an event
+# for the same time.
 MAX_RETRY_TIME = 3600.0
 MAX_QUEUED_EVENTS = 1000
-# The maximum length of a message in characters. A runtime's error may quote a command of a megabyte.
+# `MAX_MESSAGE_LENGTH` is the maximum length of a message in characters. A runtime's error may quote a command of a
+# megabyte.
 MAX_MESSAGE_LENGTH = 16 << 10
 
 

@@ -26,14 +26,15 @@ from pkg.golang import x509 as golangx509
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# The time, in seconds, that the manager waits for one certificate to be issued before it starts another attempt.
+# `CERTIFICATE_WAIT_TIMEOUT` is the time, in seconds, that the manager waits for one certificate to be issued before it
+# starts another attempt.
 CERTIFICATE_WAIT_TIMEOUT = 15 * 60.0
-# The interval, in seconds, at which the manager checks a dynamic template for changes.
+# `_TEMPLATE_PERIOD` is the interval, in seconds, at which the manager checks a dynamic template for changes.
 _TEMPLATE_PERIOD = 1.0
-# The longest sleep, in seconds, before the manager reads the time of day again.
+# `_MAX_SLEEP` is the longest sleep, in seconds, before the manager reads the time of day again.
 _MAX_SLEEP = 60.0
 
-# The exceptions of a failed renewal. Every other exception is a bug in this program.
+# `_FAILURES` holds the exceptions of a failed renewal. Every other exception is a bug in this program.
 _FAILURES = (apierrors.StatusError, csr.CertificateSigningRequestError, OSError, ValueError)
 
 ClientsetFunc = Callable[[tls.Certificate | None], "kubernetes.Interface"]
@@ -144,7 +145,7 @@ class Config:
     clientset_fn: ClientsetFunc | None = None
     """Without this function the manager renews nothing."""
     requested_certificate_lifetime: float | None = None
-    """The desired lifetime, in seconds. The signer may ignore it."""
+    """`requested_certificate_lifetime` is the desired lifetime, in seconds. The signer may ignore it."""
     bootstrap_certificate_pem: bytes = b""
     """This certificate, with bootstrap_key_pem, is used while the store is empty. The manager replaces it at once."""
     bootstrap_key_pem: bytes = b""

@@ -32,7 +32,10 @@ class Certificate:
     cert_pem: bytes
     key_pem: bytes
     cert_file: str = ""
-    """The file from which the pair was read, or "" if there is none. By now the file may hold another pair."""
+    """`cert_file` is the file from which the pair was read, or "" if there is none.
+
+    By now the file may hold another pair.
+    """
     key_file: str = ""
 
     @property

@@ -27,10 +27,10 @@ class Block:
     """Represent one block of PEM data."""
 
     type: str
-    """The type in the block's first line, such as "CERTIFICATE" or "EC PRIVATE KEY"."""
+    """`type` is the type in the block's first line, such as "CERTIFICATE" or "EC PRIVATE KEY"."""
     has_headers: bool
     data: bytes
-    """The decoded base64 text, which is DER."""
+    """`data` is the decoded base64 text, which is DER."""
 
 
 def blocks(data: bytes) -> Iterator[Block]:

@@ -19,7 +19,7 @@ class Value(Protocol):
     """Define the value that a flag sets; `set` raises ValueError."""
 
     type: str
-    # The value of a flag that is given without one, or "" if a value is required.
+    # `no_opt_default` is the value of a flag that is given without one, or "" if a value is required.
     no_opt_default: str
 
     def set(self, text: str) -> None: ...

@@ -19,9 +19,9 @@ from pkg.apimachinery.util import wait
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# The number of attempts for one renewal.
+# `MAX_UPDATE_RETRIES` is the number of attempts for one renewal.
 MAX_UPDATE_RETRIES = 5
-# The maximum delay, in seconds, between attempts to get or create the lease.
+# `MAX_BACKOFF` is the maximum delay, in seconds, between attempts to get or create the lease.
 MAX_BACKOFF = 7.0
 RENEW_JITTER = 0.04
 
@@ -37,9 +37,9 @@ class LeaseUpdateError(Exception):
 class EnsuredLease:
     """Hold the existing lease."""
 
-    # None if the lease could not be prepared; the next round tries again.
+    # `lease` is None if the lease could not be prepared; the next round tries again.
     lease: coordinationv1.Lease | None
-    # True if the lease was created just now.
+    # `created` is True if the lease was created just now.
     created: bool = False
 
 

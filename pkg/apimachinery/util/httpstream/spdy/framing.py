@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from pkg.apimachinery.util.httpstream.spdy.dictionary import HEADER_DICTIONARY
 
-# The maximum length of a frame, which its 24-bit length field can express.
+# `MAX_DATA` is the maximum length of a frame, which its 24-bit length field can express.
 MAX_DATA = (1 << 24) - 1
-# The maximum size of a control frame, compressed or not. No legitimate control frame is larger.
+# `_MAX_CONTROL` is the maximum size of a control frame, compressed or not. No legitimate control frame is larger.
 _MAX_CONTROL = 1 << 20
 _VERSION = 0x8003
 _FLAG_FIN = 0x01

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pkg.apimachinery.util.httpstream.spdy.framing import Framer
 
-# The size of a frame's header, which ends with the 3-byte length of the payload, and the size of a PING frame.
+# `_HEAD` is the size of a frame's header, which ends with the 3-byte length of the payload. `_PING` is the size of a
+# PING frame.
 _HEAD, _PING = 8, 12
 _PING_HEAD = Framer().ping(0)[:_HEAD]
 
@@ -19,8 +20,9 @@ class PingFilter:
     """
 
     def __init__(self) -> None:
-        self._begun = bytearray()  # The start of a frame, while too few bytes have arrived to identify the frame.
-        self._left = 0  # The bytes of the frame before `_begun` that have not arrived yet.
+        # `_begun` is the start of a frame, while too few bytes have arrived to identify the frame.
+        self._begun = bytearray()
+        self._left = 0  # `_left` is the number of bytes of the frame before `_begun` that have not arrived yet.
 
     def split(self, view: memoryview, pieces: int) -> tuple[bytes, bytes, memoryview]:
         """Split the bytes into those up to the last frame that is not a PING, the later PING frames, and the rest.

@@ -16,7 +16,7 @@ from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication.token.cache import stats
 from pkg.golang import singleflight
 
-# The time limit, in seconds, for one look-up, which several requests may share.
+# `_SHARED_LOOKUP_TIMEOUT` is the time limit, in seconds, for one look-up, which several requests may share.
 _SHARED_LOOKUP_TIMEOUT = 30.0
 
 # DIVERGES (safer): the token cache drops the least recently used result when it has more results than this.

@@ -89,7 +89,7 @@ class Config(msgspec.Struct, kw_only=True):
     contexts: dict[str, Context] = msgspec.field(default_factory=dict)
     current_context: str = ""
     location: str = ""
-    """The file from which the config was read."""
+    """`location` is the file from which the config was read."""
 
     def is_empty(self) -> bool:
         return not (self.clusters or self.auth_infos or self.contexts)

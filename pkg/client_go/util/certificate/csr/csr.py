@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from pkg.client_go import kubernetes
 
-# The pause, in seconds, after a failed list or watch.
+# `_RETRY_PERIOD` is the pause, in seconds, after a failed list or watch.
 _RETRY_PERIOD = 1.0
-# The interval, in seconds, at which while_waiting is called.
+# `_TICK` is the interval, in seconds, at which while_waiting is called.
 _TICK = 1.0
 
 

@@ -48,9 +48,9 @@ class NamespacedSysctl:
     """Describe a sysctl, or all sysctls with a common prefix, and their namespace."""
 
     namespace: Namespace
-    # The name in dotted form, up to the first star.
+    # `name` is the name in dotted form, up to the first star.
     name: str
-    # True if there was a star.
+    # `is_prefix` is True if there was a star.
     is_prefix: bool
 
 

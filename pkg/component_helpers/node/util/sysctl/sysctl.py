@@ -15,13 +15,13 @@ VM_OVERCOMMIT_MEMORY_ALWAYS = 1
 # This controls what the kernel does when memory runs out.
 VM_PANIC_ON_OOM = "vm/panic_on_oom"
 VM_PANIC_ON_OOM_INVOKE_OOM_KILLER = 0
-# The seconds from a panic to the reboot.
+# This parameter is the number of seconds from a panic to the reboot.
 KERNEL_PANIC = "kernel/panic"
 KERNEL_PANIC_REBOOT_TIMEOUT = 10
 # This controls whether the kernel panics after an internal error.
 KERNEL_PANIC_ON_OOPS = "kernel/panic_on_oops"
 KERNEL_PANIC_ON_OOPS_ALWAYS = 1
-# The maximum number of root's keys, and of the bytes in them.
+# These parameters limit the number of root's keys, and the bytes in them.
 ROOT_MAX_KEYS = "kernel/keys/root_maxkeys"
 ROOT_MAX_KEYS_SETTING = 1_000_000
 ROOT_MAX_BYTES = "kernel/keys/root_maxbytes"

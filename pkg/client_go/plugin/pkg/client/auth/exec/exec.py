@@ -85,7 +85,7 @@ class Authenticator:
         self._cluster = cluster if config.provide_cluster_info else None
         self._clock = clock or clock_.RealClock()
         self._runs: singleflight.Group[_Credentials] = singleflight.Group()
-        # The program's last credentials; the attribute is only ever replaced as a whole.
+        # `_credentials` is the program's last credentials; the attribute is only ever replaced as a whole.
         self._credentials: _Credentials | None = None
 
     def token(self) -> str:

@@ -84,7 +84,7 @@ def read_docker_config_json_file(search_paths: Iterable[str] = ()) -> DockerConf
 
 
 def read_docker_config_file() -> DockerConfig:
-    """Return the config.json or else the .dockercfg in the default directories; raise FileNotFoundError."""
+    """Return the config.json or else the .dockercfg in the default directories; raise FileNotFoundError on failure."""
     try:
         return read_docker_config_json_file()
     except FileNotFoundError:

@@ -18,7 +18,9 @@ _LIFETIME = 5 * 60.0
 
 @dataclass(slots=True)
 class CachingDockerConfigProvider:
-    """Cache the credentials of Docker's files; thread-safe.
+    """Cache the credentials of Docker's files.
+
+    All methods are thread-safe.
 
     Go: CachingDockerConfigProvider, around a defaultDockerConfigProvider
     """

@@ -13,7 +13,7 @@ from pkg import golang
 
 
 class Clock(Protocol):
-    """Define a clock; a Go interface.
+    """Define a clock.
 
     Use `now` for times that users and the API see, and `monotonic` for ages and deadlines. Use `steady` to compare
     times at which this process observed something; Go's times carry a monotonic reading for this purpose.

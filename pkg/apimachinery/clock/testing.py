@@ -15,7 +15,10 @@ _DEFAULT_START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class FakeClock:
-    """Implement clock.Clock; moving it fires the timers that are due; thread-safe."""
+    """Implement clock.Clock; moving it fires the timers that are due.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, start: datetime = _DEFAULT_START) -> None:
         # The lock guards _now and _elapsed. It is taken while the channels' lock is held.

@@ -80,17 +80,17 @@ class Version:
 
 
 def parse_generic(text: str) -> Version:
-    """Parse two or more numbers, and ignore the text after them; raise ValueError."""
+    """Parse two or more numbers, and ignore the text after them; raise ValueError on failure."""
     return _parse(text, semver=False)
 
 
 def parse_semantic(text: str) -> Version:
-    """Parse a version that conforms to semantic versioning, with or without a leading v; raise ValueError."""
+    """Parse a semantic version, with or without a leading v; raise ValueError on failure."""
     return _parse(text, semver=True)
 
 
 def parse(text: str) -> Version:
-    """Parse a semantic version, or else a generic one; raise ValueError."""
+    """Parse a semantic version, or else a generic one; raise ValueError on failure."""
     try:
         return parse_semantic(text)
     except ValueError:

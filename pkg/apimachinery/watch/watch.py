@@ -67,7 +67,7 @@ class Undecodable:
 
 
 class Interface(Protocol[T]):
-    """Define a running watch; a Go interface."""
+    """Define a running watch."""
 
     def stop(self) -> None:
         """End the watch at once, from any thread; its channel is closed soon after. Further calls do nothing."""

@@ -35,15 +35,16 @@ class Request(Protocol):
     def authenticate_request(self, request: http.Request) -> Response | None:
         """Return the user, or None if the request carries no credentials of this authenticator's kind.
 
-        Raise AuthenticationError, and golang.ContextError when the client disconnects first. Thread-safe.
+        Any thread may call this method. Raise AuthenticationError on failure, and golang.ContextError when the client
+        disconnects first.
         """
         ...
 
 
 class Token(Protocol):
     def authenticate_token(self, ctx: golang.Context, token: str) -> Response | None:
-        """Return the token's user, or None if the token is unknown; thread-safe.
+        """Return the token's user, or None if the token is unknown.
 
-        Raise AuthenticationError or golang.ContextError.
+        Any thread may call this method. Raise AuthenticationError or golang.ContextError on failure.
         """
         ...

@@ -47,5 +47,8 @@ class Attributes:
 
 class Authorizer(Protocol):
     def authorize(self, ctx: golang.Context, attributes: Attributes) -> tuple[Decision, str]:
-        """Return the decision and its reason; raise AuthorizationError. Thread-safe."""
+        """Return the decision and its reason; raise AuthorizationError on failure.
+
+        Any thread may call this method.
+        """
         ...

@@ -15,7 +15,7 @@ class FlushWriter:
         self._writer = writer
 
     def write(self, data: bytes, /) -> int:
-        """Write and flush the data; raise http.ClientGone."""
+        """Write and flush the data; raise http.ClientGone on failure."""
         self._writer.write(data)
         self._writer.flush()
         return len(data)

@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class SharedInformerFactory:
-    """Share informers; thread-safe.
+    """Share informers.
 
-    An informer that is requested after start runs only after another start.
+    All methods are thread-safe. An informer that is requested after start runs only after another start.
     """
 
     def __init__(

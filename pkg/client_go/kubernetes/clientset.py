@@ -159,7 +159,10 @@ class Discovery(Protocol):
 
 
 class Interface:
-    """Define what a real and a fake clientset have in common; thread-safe."""
+    """Define what a real and a fake clientset have in common.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, factory: _Factory, discovery: Discovery) -> None:
         self.core_v1 = CoreV1(factory)

@@ -114,7 +114,10 @@ class _State:
 
 
 class FakeClientset(Interface):
-    """Serve copies of objects in memory; thread-safe."""
+    """Serve copies of objects in memory.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, *objects: Any) -> None:
         self._state = _State()

@@ -55,10 +55,11 @@ class _RawEvent(msgspec.Struct):
 
 
 class ResourceClient(Generic[T]):
-    """Access one resource of the API server; thread-safe.
+    """Access one resource of the API server.
 
-    Every method raises apierrors.StatusError for an error of the API server, OSError if the server cannot be reached,
-    and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
+    All methods are thread-safe. Every method raises apierrors.StatusError for an error of the API server, OSError if
+    the server cannot be reached, and ctx.err() once ctx is done. Namespace "" is for list and watch over all
+    namespaces.
     """
 
     def __init__(self, rest_client: rest.RESTClient, resource: Resource[T], namespace: str = "") -> None:

@@ -24,7 +24,10 @@ MAX_WARNING_LENGTH = 4096
 
 
 class WarningLogger:
-    """Log each text once, as long as it is among the MAX_WARNINGS texts seen last; thread-safe."""
+    """Log each text once, as long as it is among the MAX_WARNINGS texts seen last.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _logged.

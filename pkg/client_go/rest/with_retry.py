@@ -24,8 +24,8 @@ _AFTER_CUT = 1
 
 _DIGITS = 10
 
-# `_CUT` holds the exceptions that report the end of a connection. A thread gets ConnectionAbortedError if another thread
-# has closed its connection.
+# `_CUT` holds the exceptions that report the end of a connection. A thread gets ConnectionAbortedError if another
+# thread has closed its connection.
 _CUT = (
     ConnectionAbortedError,
     BrokenPipeError,

@@ -68,7 +68,9 @@ class ConnectionLostError(TimeoutError):
 
 
 class ConnectionTracker:
-    """Track all open connections, so that they can be closed at once; thread-safe.
+    """Track all open connections, so that they can be closed at once.
+
+    All methods are thread-safe.
 
     Go: k8s.io/client-go/util/connrotation/connrotation.go
     """
@@ -131,7 +133,7 @@ class Response(http.client.HTTPResponse):
     """Read a response, and require a complete head and valid chunk sizes."""
 
     def begin(self) -> None:
-        """Read the head of the response; raise HTTPException or OSError.
+        """Read the head of the response; raise HTTPException or OSError on failure.
 
         The standard library would treat a truncated head as one without a length, and return an empty response.
         """
@@ -143,7 +145,7 @@ class Response(http.client.HTTPResponse):
             self.fp = fp
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Read the status line, and skip every informational response; raise HTTPException or OSError.
+        """Read the status line, and skip every informational response; raise HTTPException or OSError on failure.
 
         The standard library skips only status 100. It would treat another informational response, such as 103, as the
         final one, and the real response as the one for the connection's next request.
@@ -154,7 +156,7 @@ class Response(http.client.HTTPResponse):
         return version, http.HTTPStatus.CONTINUE if status < http.HTTPStatus.OK else status, reason
 
     def _read_next_chunk_size(self) -> int:
-        """Return the size of the next chunk; raise HTTPException or OSError.
+        """Return the size of the next chunk; raise HTTPException or OSError on failure.
 
         The standard library would also accept -1, 0x10 and 1_000 as sizes.
         """
@@ -273,7 +275,7 @@ class Connection(http.client.HTTPConnection):
             left = left[self.sock.send(left) :]
 
     def getresponse(self) -> Response:
-        """Return the response with its head; raise OSError, HTTPException or ValueError."""
+        """Return the response with its head; raise OSError, HTTPException or ValueError on failure."""
         response = super().getresponse()
         assert isinstance(response, Response)
         response.check_framing()
@@ -361,7 +363,10 @@ def basic_auth(url: urllib.parse.SplitResult) -> str:
 
 
 class ConnectionPool:
-    """Keep the idle connections to one server; thread-safe."""
+    """Keep the idle connections to one server.
+
+    All methods are thread-safe.
+    """
 
     def __init__(
         self,

@@ -16,7 +16,10 @@ _PERIOD = 60.0
 
 
 class CachingTokenSource:
-    """Cache the token in a file; thread-safe."""
+    """Cache the token in a file.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, path: str, token: str = "", clock: clock_.Clock | None = None) -> None:
         """Prepare the source; `token` is used until the file has been read for the first time."""

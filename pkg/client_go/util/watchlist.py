@@ -10,7 +10,7 @@ def does_client_not_support_watch_list_semantics(client: object) -> bool:
     """Report whether the client declares that it cannot do so, with is_watch_list_semantics_unsupported.
 
     A fake that ignores the option would never send the bookmark that ends the existing objects, and its caller would
-    wait for ever.
+    wait forever.
     """
     unsupported = getattr(client, "is_watch_list_semantics_unsupported", None)
     return unsupported is not None and bool(unsupported())

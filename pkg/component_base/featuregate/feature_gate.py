@@ -75,7 +75,7 @@ class FeatureGate:
         return self._known[key].default if value is None else value
 
     def set(self, value: str) -> None:
-        """Set gates from "A=true,B=false"; raise ValueError or FeatureGateError."""
+        """Set gates from "A=true,B=false"; raise ValueError or FeatureGateError on failure."""
         self.set_from_map(parse_feature_gates(value))
 
     def set_from_map(self, gates: Mapping[str, bool]) -> None:

@@ -11,9 +11,10 @@ from time import monotonic
 
 
 class LogReduction:
-    """Decide which messages to log; thread-safe.
+    """Decide which messages to log.
 
-    A message is logged if it is new for its ID, or was last logged at least `identical_error_delay` seconds ago.
+    All methods are thread-safe. A message is logged if it is new for its ID, or was last logged at least
+    `identical_error_delay` seconds ago.
     """
 
     def __init__(self, identical_error_delay: float, now: Callable[[], float] = monotonic) -> None:

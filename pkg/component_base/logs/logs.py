@@ -14,7 +14,7 @@ _DECIMAL = re.compile(r"[0-9]+")
 
 
 def glog_setter(value: str) -> str:
-    """Set the verbosity to a number, and return a message that confirms it; raise ValueError."""
+    """Set the verbosity to a number, and return a message that confirms it; raise ValueError on failure."""
     if not _DECIMAL.fullmatch(value):
         raise ValueError(f'strconv.ParseUint: parsing "{value}": invalid syntax')
     if len(value) > len(str(_MAX_LEVEL)) or int(value) > _MAX_LEVEL:

@@ -29,7 +29,10 @@ def must_register(*collectors: Collector) -> None:
 
 
 class Once:
-    """Add metrics at the first call, and do nothing at further calls; thread-safe."""
+    """Add metrics at the first call, and do nothing at further calls.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, *collectors: Collector) -> None:
         self._collectors = collectors

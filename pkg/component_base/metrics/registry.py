@@ -43,7 +43,10 @@ def should_hide(level: StabilityLevel, current_version: str, deprecated_version:
 
 
 class KubeRegistry:
-    """Hold the metrics for one page; thread-safe."""
+    """Hold the metrics for one page.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, git_version: str = version.GIT_VERSION) -> None:
         self.registry = prometheus_client.CollectorRegistry()

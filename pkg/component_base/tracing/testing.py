@@ -19,7 +19,10 @@ from pkg.component_base.tracing.tracing import Attributes, Kind, NoopTracer, Noo
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Receive spans at `endpoint`; a context manager."""
+    """Receive spans at `endpoint`.
+
+    The class is a context manager.
+    """
 
     def __init__(self) -> None:
         self._arrived = threading.Condition()

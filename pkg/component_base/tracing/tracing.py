@@ -52,7 +52,10 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Define how to start spans; thread-safe."""
+    """Define how to start spans.
+
+    All methods are thread-safe.
+    """
 
     def start(
         self, ctx: golang.Context, name: str, attributes: Attributes | None = None, kind: Kind = Kind.INTERNAL

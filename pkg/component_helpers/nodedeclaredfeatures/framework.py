@@ -25,7 +25,10 @@ class MatchResult:
 
 
 class Framework:
-    """Match features; thread-safe, because the only state is the list of known features."""
+    """Match features.
+
+    The class is thread-safe, because its only state is the list of known features.
+    """
 
     def __init__(self, registry: Iterable[Feature]) -> None:
         self._registry = sorted(registry, key=lambda feature: feature.name)

@@ -77,7 +77,10 @@ class _TypeMeta(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Run one program; thread-safe. The timeout is in seconds."""
+    """Run one program.
+
+    All methods are thread-safe. The timeout is in seconds.
+    """
 
     name: str
     api_version: str
@@ -90,7 +93,7 @@ class ExecPlugin:
     def exec_plugin(
         self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
     ) -> CredentialProviderResponse:
-        """Run the plugin and return its response; raise PluginError."""
+        """Run the plugin and return its response; raise PluginError on failure."""
         klog.v(5).info_s("Getting image credentials from external exec plugin", pluginName=self.name, image=image)
         request = CredentialProviderRequest(
             image=image,
@@ -105,7 +108,7 @@ class ExecPlugin:
         return msgspec.json.encode(head | msgspec.to_builtins(request)) + b"\n"
 
     def decode_response(self, data: bytes) -> CredentialProviderResponse:
-        """Parse the response; raise PluginError.
+        """Parse the response; raise PluginError on failure.
 
         The error's text never quotes the response, because that may contain a password.
         """

@@ -113,7 +113,7 @@ def _check_flags(plugin_config_path: str, plugin_bin_dir: str) -> None:
     for value, missing in ((plugin_bin_dir, "bin-dir"), (plugin_config_path, "config")):
         if not value:
             raise ValueError(
-                "--image-credential-provider-config and --image-credential-provider-bin-dir go together:"
+                "--image-credential-provider-config and --image-credential-provider-bin-dir must both be set:"
                 f" --image-credential-provider-{missing} is missing"
             )
     if not Path(plugin_bin_dir).exists():
@@ -133,7 +133,7 @@ class Plugin(Protocol):
     def exec_plugin(
         self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
     ) -> CredentialProviderResponse:
-        """Run the plugin and return its response; raise PluginError."""
+        """Run the plugin and return its response; raise PluginError on failure."""
         ...
 
 
@@ -148,7 +148,7 @@ class ServiceAccountProvider:
     def get_service_account_data(self, namespace: str, name: str) -> tuple[types.UID, dict[str, str]]:
         """Return the account's UID and the annotations for the plugin.
 
-        Raise RequiredAnnotationNotFoundError or PluginError.
+        Raise RequiredAnnotationNotFoundError or PluginError on failure.
         """
         try:
             account = self.get_service_account(namespace, name)
@@ -168,7 +168,7 @@ class ServiceAccountProvider:
     def get_service_account_token(
         self, pod_namespace: str, pod_name: str, name: str, account_uid: types.UID, pod_uid: types.UID
     ) -> str:
-        """Return a token for the plugin's audience, bound to the pod; raise PluginError."""
+        """Return a token for the plugin's audience, bound to the pod; raise PluginError on failure."""
         pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name=pod_name, uid=pod_uid)
         spec = authenticationv1.TokenRequestSpec(
             audiences=[self.attributes.service_account_token_audience], bound_object_ref=pod
@@ -193,9 +193,9 @@ def _service_account_provider(
 
 @dataclass(slots=True)
 class PluginProvider:
-    """Run one plugin, and cache its responses; thread-safe.
+    """Run one plugin, and cache its responses.
 
-    default_cache_duration is in seconds.
+    All methods are thread-safe. default_cache_duration is in seconds.
     """
 
     name: str
@@ -213,7 +213,7 @@ class PluginProvider:
     def provide(
         self, image: str, pod_namespace: str, pod_name: str, pod_uid: types.UID, service_account_name: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
-        """Return credentials from the cache or the plugin; raise PluginError.
+        """Return credentials from the cache or the plugin; raise PluginError on failure.
 
         For images that the plugin does not handle there are none.
         """

@@ -20,7 +20,10 @@ class _Clock(Protocol):
 
 
 class LRUExpireCache(Generic[T]):
-    """Keep the `max_size` most recently used entries; thread-safe."""
+    """Keep the `max_size` most recently used entries.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, max_size: int, clock: _Clock | None = None) -> None:
         self._max_size = max_size

@@ -512,7 +512,7 @@ def test_an_end_whose_pieces_were_gathered_does_not_keep_the_relay(between: Betw
     """A connection whose small pieces were gathered ends the relay when it ends.
 
     Otherwise a client that stays connected after fast output of a command would make the relay poll every two
-    milliseconds for ever.
+    milliseconds forever.
     """
     end = getattr(between.relay, which)
     end.gathering = True

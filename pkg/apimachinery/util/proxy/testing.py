@@ -65,7 +65,10 @@ class FakeStreams:
 
 
 class FakeRuntime:
-    """Upgrade each connection and pass it to `serve`, or send `refusal`; a context manager."""
+    """Upgrade each connection and pass it to `serve`, or send `refusal`.
+
+    The class is a context manager.
+    """
 
     def __init__(
         self, serve: Callable[[FakeStreams], None], protocol: str = "v4.channel.k8s.io", refusal: bytes = b""
@@ -116,9 +119,9 @@ class FakeRuntime:
 
 
 class WebSocketClient:
-    """Open a WebSocket to a server on this machine; a context manager.
+    """Open a WebSocket to a server on this machine.
 
-    `refused` is the status code of a refusal, or 0.
+    The class is a context manager. `refused` is the status code of a refusal, or 0.
     """
 
     def __init__(self, to: int | socket.socket, target: str, *subprotocols: str) -> None:

@@ -159,7 +159,7 @@ def pass_refusal_on(w: http.ResponseWriter, backend: Backend) -> None:
 
 
 def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, str]]) -> Backend:
-    """Ask the server at `location` to upgrade a connection; raise BackendError.
+    """Ask the server at `location` to upgrade a connection; raise BackendError on failure.
 
     The caller must close the connection `conn` of the result.
     """
@@ -198,7 +198,7 @@ def _request(method: str, target: str, headers: Fields) -> bytes:
 
 
 def _read_answer(conn: http.Conn) -> Backend:
-    """Read the response; raise OSError, MalformedError or BadRequest."""
+    """Read the response; raise OSError, MalformedError or BadRequest on failure."""
     source = Source(conn)
     left = MAX_HEAD_BYTES
     while True:
@@ -226,7 +226,7 @@ def _read_head(source: Source, limit: int) -> bytes:
 
 
 def _read_body(head: ResponseHead, source: Source) -> bytes:
-    """Return the body up to the forwarded size; raise OSError or BadRequest."""
+    """Return the body up to the forwarded size; raise OSError or BadRequest on failure."""
     if head.until_end:
         while len(source.received) < _MAX_BODY and source.more():
             pass

@@ -32,7 +32,7 @@ def create_two_way_merge_patch(original: bytes, modified: bytes, type_: type | N
     """Return the patch, with sorted keys, that turns the JSON object `original` into `modified`.
 
     `type_` is the msgspec struct of both objects. If it is None, lists are replaced as a whole. Raise
-    mergepatch.PatchError.
+    mergepatch.PatchError on failure.
     """
     patch = create_two_way_merge_map_patch(_decode(original), _decode(modified), type_)
     return codec.encode_json(patch, sort_keys=True)
@@ -44,7 +44,7 @@ def create_two_way_merge_map_patch(original: JSONMap, modified: JSONMap, type_: 
 
 
 def strategic_merge_patch(original: bytes, patch: bytes, type_: type | None) -> bytes:
-    """Return the patched JSON object with sorted keys; raise mergepatch.PatchError."""
+    """Return the patched JSON object with sorted keys; raise mergepatch.PatchError on failure."""
     merged = strategic_merge_map_patch(_decode(original), _decode(patch), type_)
     return codec.encode_json(merged, sort_keys=True)
 

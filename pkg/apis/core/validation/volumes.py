@@ -337,7 +337,7 @@ def _validate_image(source: v1.ImageVolumeSource, fld_path: field.Path) -> Error
     # DIVERGES (fault of Go): the kubelet refuses a static pod with an image volume that has no reference.
     # Go: pkg/apis/core/validation/validation.go, validateImageVolumeSource: the reference is required only with
     # ResourceIsPod, which the kubelet does not set.
-    # Why: the pod would be admitted, and then fail for ever to pull an image without a name.
+    # Why: the pod would be admitted, and then fail forever to pull an image without a name.
     # Test: validation_test.py:test_bad_pods
     errs = _required(source, fld_path, [("reference", "reference")])
     return errs + validate_pull_policy(source.pull_policy, fld_path.child("pullPolicy"))

@@ -53,7 +53,7 @@ class NotAcceptableError(Exception):
 
 
 def negotiate_output_media_type(accept: str, kinds: Sequence[GroupVersionKind]) -> MediaType:
-    """Return the format for an Accept header; raise NotAcceptableError.
+    """Return the format for an Accept header; raise NotAcceptableError on failure.
 
     The format is text, or JSON or YAML if the header names one of the kinds in full.
     """

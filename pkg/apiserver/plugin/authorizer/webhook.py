@@ -21,7 +21,10 @@ _MAX_CONTROLLED_ATTR_CACHE_SIZE = 10000
 
 
 class WebhookAuthorizer:
-    """Cache decisions for a limited time, but not errors; thread-safe."""
+    """Cache decisions for a limited time, but not errors.
+
+    All methods are thread-safe.
+    """
 
     def __init__(
         self,

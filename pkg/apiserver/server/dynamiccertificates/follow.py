@@ -37,8 +37,8 @@ def follow(ctx: golang.Context, files: Sequence[str], load: Callable[[], None], 
     while ctx.err() is None:
         try:
             _watch(ctx, files, load)
-        # Whatever fails, such as inotify or the start of its thread, new files must take effect at some point.
         except Exception as err:
+            # Whatever fails, such as inotify or the start of its thread, new files must take effect at some point.
             klog.error_s(err, f"Failed to watch {what} file, will retry later")
             _load(load)
             ctx.wait(_CHECK_PERIOD)

@@ -11,7 +11,10 @@ from pkg.golang import x509
 
 
 class CAContentProvider(Protocol):
-    """Define what provides certificate authorities; thread-safe; a Go interface."""
+    """Define what provides certificate authorities.
+
+    All methods are thread-safe.
+    """
 
     name: str
 

@@ -55,7 +55,7 @@ def _text(registry: Registry) -> str:
 
 
 def _uptime_seconds(registry: Registry) -> int:
-    # This needs the time of day, because the page shows the start time next to the uptime.
+    # time of day: the page shows the start time next to the uptime.
     return max(0, int((datetime.datetime.now(datetime.UTC) - registry.process_start_time).total_seconds()))
 
 

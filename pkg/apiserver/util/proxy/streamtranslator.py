@@ -91,7 +91,7 @@ def _lowest_output(options: Options) -> int:
 
 
 def _dial(location: str) -> Backend:
-    """Return a connection to the runtime, upgraded to SPDY; raise BackendError."""
+    """Return a connection to the runtime, upgraded to SPDY; raise BackendError on failure."""
     headers = [(httpstream.HEADER_CONNECTION, "Upgrade"), (httpstream.HEADER_UPGRADE, spdy.HEADER_SPDY_31)]
     headers += [(httpstream.HEADER_PROTOCOL_VERSION, name) for name in _PROTOCOLS]
     backend = dial_for_upgrade(location, "POST", headers)
@@ -128,7 +128,7 @@ class _Session:
         self._streams = {channel: stream for stream, channel in self._channels.items()}
         self._unanswered = set(self._channels)
         self._to_end = {self._streams[c] for c in (ERROR, STDOUT, STDERR) if c in self._streams}
-        self._said = bytearray()  # The data of the error stream so far.
+        self._said = bytearray()  # `_said` holds the data of the error stream so far.
         self._channel: int | None = None  # `_channel` is the channel of the incoming message.
         # `_message` is the received part of a message that is processed only when it is complete.
         self._message = bytearray()

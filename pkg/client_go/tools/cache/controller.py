@@ -120,7 +120,7 @@ class Controller:
 
 
 class ResourceEventHandler(Protocol):
-    """Define what an informer calls when its objects change; a Go interface.
+    """Define what an informer calls when its objects change.
 
     The informer makes one call at a time. A handler must not change the objects.
     """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ListerWatcher(Protocol[T]):
-    """Define how to list and watch one kind of object; a Go interface.
+    """Define how to list and watch one kind of object.
 
     When ctx ends, both calls end at once and raise an exception of any kind.
     """

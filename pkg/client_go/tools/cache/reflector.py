@@ -174,7 +174,7 @@ class Reflector:
         while ctx.err() is None:
             try:
                 self.list_and_watch(ctx)
-            except Exception as err:  # The store must not stay outdated for ever, whatever fails.
+            except Exception as err:  # Whatever fails, the reflector must try again, or the store would stay outdated.
                 with contain("Unable to handle the error of a watch", ctx, **about):
                     self.watch_error_handler(self, err)
             self._pause(ctx)

@@ -58,7 +58,7 @@ class KeyListerGetter(Protocol[T_co]):
 
 
 class Store(Protocol[T]):
-    """Define a store of objects by key; a Go interface.
+    """Define a store of objects by key.
 
     All methods are thread-safe. Callers share the objects and must not change them. Methods that take an object raise
     ObjectKeyError if the object has no key.

@@ -280,7 +280,7 @@ class RealFIFO:
 def reconcile_replacement(
     queued_items: Iterable[Delta], known_objects: KeyListerGetter[Any], new_items: Iterable[Any], key_of: KeyFunc
 ) -> list[DeletedFinalStateUnknown]:
-    """Return the queued and known objects that are missing in a list; raise ObjectKeyError.
+    """Return the queued and known objects that are missing in a list; raise ObjectKeyError on failure.
 
     For a queued object, its last delta decides whether it existed before the list.
     """

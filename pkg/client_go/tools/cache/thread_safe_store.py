@@ -95,7 +95,7 @@ def _delete_key(key: str, value: str, index: _Index) -> None:
     if keys is None:
         return
     keys.pop(key, None)
-    if not keys:  # An index value without objects must not stay in memory for ever.
+    if not keys:  # An index value without objects must not stay in memory forever.
         del index[value]
 
 

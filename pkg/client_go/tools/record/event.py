@@ -37,10 +37,10 @@ MAX_MESSAGE_LENGTH = 16 << 10
 
 
 class EventRecorder(Protocol):
-    """Define how to record events; recording never blocks for long and never fails; thread-safe.
+    """Define how to record events; recording never blocks for long and never fails.
 
-    The object is an API object or a v1.ObjectReference to one. The type is Normal or Warning. The reason is a short
-    CamelCase word for programs, and the message is a sentence for users.
+    All methods are thread-safe. The object is an API object or a v1.ObjectReference to one. The type is Normal or
+    Warning. The reason is a short CamelCase word for programs, and the message is a sentence for users.
     """
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None: ...
@@ -189,7 +189,7 @@ class EventBroadcaster:
                 # Go: k8s.io/client-go/tools/record/event.go, (*eventBroadcasterImpl).recordToSink: the Go kubelet gives
                 # up after 12 attempts, which take two minutes.
                 # Why: the events of an outage would be lost. The time is limited because a proxy may cut each
-                # connection that carries one specific event, and the events behind it must not wait for ever.
+                # connection that carries one specific event, and the events behind it must not wait forever.
                 # Test: event_test.py:test_unreachable_server_gets_them_all_later,
                 # event_test.py:test_event_that_cuts_each_connection_is_given_up_after_an_hour
                 is_over = self._clock.monotonic() - began > MAX_RETRY_TIME
@@ -248,7 +248,10 @@ class _EventQueue:
 
 
 class RecorderImpl(recorder.BaseRecorder):
-    """Implement EventRecorder; thread-safe."""
+    """Implement EventRecorder.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, source: v1.EventSource, broadcaster: EventBroadcaster, clock: clock_.Clock) -> None:
         self._source = source

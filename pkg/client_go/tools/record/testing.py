@@ -15,7 +15,7 @@ from pkg.client_go.tools.record import recorder
 class FakeRecorder(recorder.BaseRecorder):
     """Put `type reason message` on the channel `events`, which holds `buffer_size` of them.
 
-    An event that does not fit raises AssertionError, where Go's fake blocks for ever.
+    An event that does not fit raises AssertionError, where Go's fake blocks forever.
     """
 
     def __init__(self, buffer_size: int) -> None:

@@ -33,7 +33,7 @@ def generate_self_signed_cert_key(
     """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    # This needs the time of day, because the time becomes part of the certificate.
+    # time of day: the time becomes part of the certificate.
     valid_from = datetime.datetime.now(datetime.UTC) - _CLOCK_SKEW
     made = int(datetime.datetime.now(datetime.UTC).timestamp())
     ca_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -69,23 +69,29 @@ def _usages(private_key: keyutil.PrivateKey | None, auth: str) -> list[str]:
 
 
 class Manager(Protocol):
-    """Define what provides a certificate and renews it in the background; a Go interface."""
+    """Define what provides a certificate and renews it in the background."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def current(self) -> tls.Certificate | None:
-        """Return the current certificate, or None if there is none yet or it has expired; thread-safe."""
+        """Return the current certificate, or None if there is none yet or it has expired.
+
+        Any thread may call this method.
+        """
         ...
 
     def server_healthy(self) -> bool:
-        """Report whether the API server has answered recently, as far as the manager knows; thread-safe."""
+        """Report whether the API server has answered recently, as far as the manager knows.
+
+        Any thread may call this method.
+        """
         ...
 
 
 class Store(Protocol):
-    """Define what stores the current certificate with its key; a Go interface."""
+    """Define what stores the current certificate with its key."""
 
     def current(self) -> tls.Certificate:
         """Return the current pair; raise NoCertKeyError if there is none."""
@@ -421,8 +427,8 @@ class ManagerImpl:
     def _update_server_error(self, err: Exception) -> None:
         """Infer from a failed request whether the API server is healthy.
 
-        An unauthorized response counts as healthy. Any other error that does not fit a certificate request may come
-        from a load balancer in front of a server that is down.
+        An unauthorized response counts as healthy, because a proxy that terminates TLS may send it too. Any other
+        error that does not fit a certificate request may come from a load balancer in front of a server that is down.
         """
         healthy = apierrors.is_unauthorized(err) or (
             not apierrors.has_status_cause(err, apierrors.CAUSE_UNEXPECTED_SERVER_RESPONSE)

@@ -146,9 +146,10 @@ class FakeStore:
 
 
 class FakeSigner:
-    """Simulate the API server's certificate requests together with their approver and signer; thread-safe.
+    """Simulate the API server's certificate requests together with their approver and signer.
 
-    `client` is the fake API client. Each request is granted at once, unless `approve` is False.
+    All methods are thread-safe. `client` is the fake API client. Each request is granted at once, unless `approve` is
+    False.
     """
 
     def __init__(self, authority: Authority) -> None:

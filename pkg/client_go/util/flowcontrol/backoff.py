@@ -21,10 +21,10 @@ class _Entry:
 
 
 class Backoff:
-    """Track the backoff of each item, in seconds; thread-safe.
+    """Track the backoff of each item, in seconds.
 
-    An item whose last failure is more than twice `max_duration` ago starts again from `initial`.
-    `has_expired_func(event_time, last_update, max_duration)` can replace this rule.
+    All methods are thread-safe. An item whose last failure is more than twice `max_duration` ago starts again from
+    `initial`. `has_expired_func(event_time, last_update, max_duration)` can replace this rule.
     """
 
     def __init__(
@@ -82,8 +82,7 @@ class Backoff:
             # the event has passed, however far in the future it lies.
             # Why: if the clock is set back by a day, a container that has just exited would not be restarted for a day.
             # Test: flowcontrol_test.py:test_a_back_off_ends_when_the_clock_is_set_back
-            # This needs the time of day, because the runtime reports the event's time.
-            return abs(self.clock.since(event_time)) < entry.backoff
+            return abs(self.clock.since(event_time)) < entry.backoff  # time of day: the runtime reports the time.
 
     def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:
         """Report whether `event_time` is less than the item's delay after its last failure."""

@@ -23,7 +23,10 @@ class RateLimiter(Protocol):
 
 
 class TokenBucketRateLimiter:
-    """Allow `qps` calls per second on average and `burst` at once, and none if burst is 0; thread-safe."""
+    """Allow `qps` calls per second on average and `burst` at once, and none if burst is 0.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, qps: float, burst: int, clock: clock_.Clock | None = None) -> None:
         if qps <= 0 or burst < 0:

@@ -35,7 +35,10 @@ class Flag:
 
 
 class FlagSet:
-    """Hold flags by name; not thread-safe."""
+    """Hold flags by name.
+
+    The class is not thread-safe.
+    """
 
     def __init__(self, output: TextIO | None = None) -> None:
         self._flags: dict[str, Flag] = {}

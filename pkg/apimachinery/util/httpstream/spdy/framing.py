@@ -135,7 +135,7 @@ class Framer:
     # The following methods turn bytes into frames.
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that these bytes complete; raise ProtocolError.
+        """Yield the frames that these bytes complete; raise ProtocolError on failure.
 
         The caller must use the frames before the next call.
         """

@@ -33,9 +33,9 @@ class _Record:
 
 
 class CachedTokenAuthenticator:
-    """Cache results but not errors; thread-safe.
+    """Cache results but not errors.
 
-    A lifetime of 0 seconds turns the cache off.
+    All methods are thread-safe. A lifetime of 0 seconds turns the cache off.
 
     DIVERGES (safer): a token look-up ends when the client that started it disconnects.
     Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go,

@@ -15,9 +15,9 @@ from pkg.client_go import kubernetes
 
 
 class WebhookTokenAuthenticator:
-    """Ask the API server for each token; thread-safe.
+    """Ask the API server for each token.
 
-    Callers should use a cache in front of it.
+    All methods are thread-safe. Callers should use a cache in front of it.
     """
 
     def __init__(

@@ -41,10 +41,10 @@ def normalize_name(name: str) -> str:
 
 
 def get_sysctl(name: str, root: str = SYSCTL_BASE) -> int:
-    """Return a numeric parameter by its path; raise OSError or ValueError."""
+    """Return a numeric parameter by its path; raise OSError or ValueError on failure."""
     return int(Path(root, name).read_text())
 
 
 def set_sysctl(name: str, value: int, root: str = SYSCTL_BASE) -> None:
-    """Set a numeric parameter by its path; raise OSError."""
+    """Set a numeric parameter by its path; raise OSError on failure."""
     Path(root, name).write_text(str(value))

@@ -11,7 +11,10 @@ import threading
 
 
 class AllocationBitmap:
-    """Record which numbers from 0 to `maximum` - 1 are allocated; thread-safe."""
+    """Record which numbers from 0 to `maximum` - 1 are allocated.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, maximum: int) -> None:
         self._max = maximum

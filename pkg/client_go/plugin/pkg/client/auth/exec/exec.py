@@ -65,10 +65,10 @@ class _Credentials:
 
 
 class Authenticator:
-    """Provide the credentials of a program; thread-safe.
+    """Provide the credentials of a program.
 
-    At most one run of the program is in progress. Threads that need new credentials share the same run, and also its
-    failure. Meanwhile other threads use the old credentials, unless they have expired.
+    All methods are thread-safe. At most one run of the program is in progress. Threads that need new credentials share
+    the same run, and also its failure. Meanwhile other threads use the old credentials, unless they have expired.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class Authenticator:
         self._credentials: _Credentials | None = None
 
     def token(self) -> str:
-        """Return the bearer token, or "" if the credentials have none; raise ExecPluginError."""
+        """Return the bearer token, or "" if the credentials have none; raise ExecPluginError on failure."""
         return self._current().status.token
 
     def cert(self) -> transport.KeyPair | None:
-        """Return the client certificate, or None if the credentials have none; raise ExecPluginError."""
+        """Return the client certificate, or None if the credentials have none; raise ExecPluginError on failure."""
         return self._current().pair
 
     def refresh(self, refused: str) -> bool:
         """Get new credentials because the server refused this token ("" means the certificate).
 
         Do nothing if the credentials have been replaced since. Report whether the credentials have changed; raise
-        ExecPluginError.
+        ExecPluginError on failure.
         """
         old = self._credentials
         if old is None or old.status.token != refused:
@@ -113,7 +113,7 @@ class Authenticator:
         return self._refresh(known) if known is None or self._is_expired(known.status) else known
 
     def _refresh(self, old: _Credentials | None) -> _Credentials:
-        """Return credentials other than the old ones; raise ExecPluginError."""
+        """Return credentials other than the old ones; raise ExecPluginError on failure."""
 
         def run() -> _Credentials:
             # Another run may have ended after the caller read the old credentials.

@@ -56,6 +56,12 @@ def python_files() -> list[Path]:
     return [path for name in sorted(listed.stdout.splitlines()) if is_python(path := ROOT / name)]
 
 
+def documents() -> list[Path]:
+    """Return the documents that people write or read: NOTICE, and Markdown beside it and in docs, hack and test."""
+    below = (path for folder in ("docs", "hack", "test") for path in sorted((ROOT / folder).rglob("*.md")))
+    return [ROOT / "NOTICE", *sorted(ROOT.glob("*.md")), *below]
+
+
 def is_python(path: Path) -> bool:
     """Report whether the file holds Python source that people write."""
     if path.is_symlink() or not path.is_file() or GENERATED.search(str(path)):
@@ -116,19 +122,19 @@ def messages(path: Path, tree: ast.AST) -> Iterator[Unit]:
     inside: set[ast.AST] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Expr(value=ast.Constant() | ast.JoinedStr() as text):
-                inside.add(text)
+            case ast.Expr(value=ast.Constant() | ast.JoinedStr() as alone):
+                inside.add(alone)
             case ast.JoinedStr(values=parts):
                 inside.update(parts)
     for node in ast.walk(tree):
-        if node in inside:
-            continue
-        match node:
-            case ast.Constant(value=str(text)):
-                pass
-            case ast.JoinedStr(values=parts):
-                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
-            case _:
-                continue
-        if sum(bool(_WORD.match(word)) for word in text.split()) >= _MESSAGE_WORDS:
-            yield Unit(path, Kind.MESSAGE, node.lineno, node.end_lineno or node.lineno, "", text)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node not in inside:
+            text = _message(node)
+            if sum(bool(_WORD.match(word)) for word in text.split()) >= _MESSAGE_WORDS:
+                yield Unit(path, Kind.MESSAGE, node.lineno, node.end_lineno or node.lineno, "", text)
+
+
+def _message(node: ast.Constant | ast.JoinedStr) -> str:
+    """Return a literal's text, or an empty one for a literal that is no text."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return node.value if isinstance(node.value, str) else ""

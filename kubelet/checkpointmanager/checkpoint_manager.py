@@ -36,7 +36,7 @@ class CheckpointManager:
         """Create the directory if it does not exist. Raise OSError."""
         self._dir = checkpoint_dir
         self._store: store.Store = store.FileStore(checkpoint_dir)
-        self._lock = threading.Lock()  # serializes reads and writes
+        self._lock = threading.Lock()  # This lock serializes reads and writes.
 
     def create_checkpoint(self, key: str, checkpoint: Checkpoint) -> None:
         """Write a checkpoint. Raise OSError, or ValueError for an invalid key."""

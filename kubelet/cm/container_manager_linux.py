@@ -109,7 +109,7 @@ class ContainerManagerImpl:
         self._cadvisor = cadvisor_interface
         self._recorder = recorder
         self._kube_client = kube_client
-        self._lock = threading.Lock()  # guards _node_config
+        self._lock = threading.Lock()  # This lock guards _node_config.
         subsystems = get_cgroup_subsystems(host.cgroup_root, f"{host.proc}/self/mountinfo")
         self._status = _validate_host(node_config, subsystems, host)
         self._warn_of_swap(mount_util, node_config)

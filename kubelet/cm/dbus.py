@@ -59,7 +59,7 @@ class Conn:
 
     def __init__(self) -> None:
         """Connect, and subscribe to the signals about jobs. Raise SystemdError."""
-        self._lock = threading.Lock()  # guards the fields from here to _closed
+        self._lock = threading.Lock()  # This lock guards the fields from here to _closed.
         self._replies: dict[int, Future[jeepney.Message]] = {}
         self._jobs: dict[str, Future[str]] = {}
         # `_ended` holds the results of jobs that ended before their caller learned the job's path. They are kept while

@@ -31,7 +31,7 @@ class DBusManager:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _conn and _version
+        self._lock = threading.Lock()  # This lock guards _conn and _version.
         self._conn: dbus.Conn | None = None
         self._version: int | None = None
         # All callers that need a connection share one attempt to open it.

@@ -88,7 +88,7 @@ class Manager:
         self._allocatable_cpus = cpuset.new()
         # A message on this channel tells the reconciliation that the shared pool has changed.
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # serializes allocations and releases; guards the fields below
+        self._lock = threading.Lock()  # This lock serializes allocations and releases and guards the fields below.
         self._state: state.State = state.StateMemory()
         # This state holds the CPU sets that were last written to the containers.
         self._last_update_state = state.StateMemory()

@@ -70,7 +70,7 @@ class EndpointImpl:
         self._resource_name = resource_name
         self._plugin = device_plugin
         self._clock = clock
-        self._lock = threading.Lock()  # guards _stop_time
+        self._lock = threading.Lock()  # This lock guards _stop_time.
         self._stop_time: float | None = None if device_plugin is not None else clock.monotonic()
 
     def is_stopped(self) -> bool:

@@ -59,7 +59,7 @@ class PodDevices:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # This lock guards the fields below.
         # The keys are the pod's UID and the container's name.
         self._devs: dict[str, dict[str, ResourceAllocateInfo]] = {}
         # `_resources` holds the resources of which any container has devices.

@@ -41,7 +41,7 @@ class HealthInfoCache:
         """Read the file, if there is one. With an empty name there is no file."""
         self._state_file = state_file
         self._clock = clock
-        self._lock = threading.Lock()  # guards _health_info and the file
+        self._lock = threading.Lock()  # This lock guards _health_info and the file.
         self._health_info: state.DevicesHealthMap = {}
         try:
             self._health_info = self._load()

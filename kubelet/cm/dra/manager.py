@@ -100,7 +100,7 @@ class Manager:
         health_state = str(Path(state_file_directory) / DRA_HEALTH_STATE_FILE_NAME)
         self._health_info_cache = HealthInfoCache(health_state, self._clock)
         self._update: golang.Channel[Update] = golang.Channel(100)
-        self._waiting_lock = threading.Lock()  # guards _waiting
+        self._waiting_lock = threading.Lock()  # This lock guards _waiting.
         # `_waiting` maps drivers to the pods that failed because the driver was not registered.
         self._waiting: dict[str, set[str]] = {}
         # `start` sets these fields.

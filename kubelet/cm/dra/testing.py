@@ -38,7 +38,7 @@ class FakeDRADriver:
         self.failure: tuple[grpc.StatusCode, str] | None = None
         self.gate: threading.Event | None = None
         self.reports: list[list[drahealth.DeviceHealth]] = []
-        self.news = threading.Condition()  # guards `reports` and `ended`
+        self.news = threading.Condition()  # This lock guards `reports` and `ended`.
         self.ended = False
         self._services = services
         self._health = health

@@ -53,7 +53,7 @@ class Manager:
         self._is_idle = policy_name == POLICY_TYPE_NONE
         self._state_file_directory = state_file_directory
         self._state: memorystate.State = memorystate.StateMemory()
-        self._lock = threading.Lock()  # serializes allocations and releases; guards the container map
+        self._lock = threading.Lock()  # This lock serializes allocations and releases and guards the container map.
         self._allocatable_memory: list[memorystate.Block] = []
 
     def start(

@@ -30,7 +30,7 @@ class Scope(ABC):
         self._name = name
         self.policy = policy
         self.hint_providers: list[HintProvider] = []
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # This lock guards the fields below.
         # The keys are the pod's UID and the container's name.
         self._pod_topology_hints: dict[str, dict[str, TopologyHint]] = {}
         self._pod_map = containermap.ContainerMap()

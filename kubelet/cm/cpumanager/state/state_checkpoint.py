@@ -37,7 +37,7 @@ class StateCheckpoint(StateMemory):
         self._checkpoint_name = checkpoint_name
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._initial_containers = initial_containers
-        self._store_lock = threading.Lock()  # serializes writes
+        self._store_lock = threading.Lock()  # This lock serializes writes.
         # `_waits` says whether changes are being collected for one write, `_has_waiting` whether there are any.
         self._waits = self._has_waiting = False
         path = os.path.join(state_dir, checkpoint_name)

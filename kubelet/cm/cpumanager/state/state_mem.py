@@ -26,7 +26,7 @@ class StateMemory:
         self, assignments: ContainerCPUAssignments | None = None, default_cpu_set: CPUSet | None = None
     ) -> None:
         klog.info_s("Initialized new in-memory state store")
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # This lock guards the fields below.
         self._assignments = assignments or {}
         self._default_cpu_set = default_cpu_set or cpuset.new()
 

@@ -79,7 +79,7 @@ class DRAPluginManager:
         self._stream_handler = stream_handler
         self._wiping_delay = wiping_delay
         self._registered = registered
-        self._mutex = threading.Lock()  # guards the fields below, and MonitoredPlugin.connected
+        self._mutex = threading.Lock()  # This lock guards the fields below, and MonitoredPlugin.connected.
         # `_store` maps drivers to their plugins, in the order of registration.
         self._store: dict[str, list[MonitoredPlugin]] = {}
         # `_pending_wipes` maps drivers to functions that cancel the deletion of their slices.

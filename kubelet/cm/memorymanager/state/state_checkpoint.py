@@ -38,7 +38,7 @@ class StateCheckpoint:
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
         self._policy_name = policy_name
-        self._lock = threading.Lock()  # serializes writes; guards the next two fields
+        self._lock = threading.Lock()  # This lock serializes writes and guards the next two fields.
         # `_waits` says whether changes are being collected for one write, `_has_waiting` whether there are any.
         self._waits = self._has_waiting = False
         self._cache: State = StateMemory()

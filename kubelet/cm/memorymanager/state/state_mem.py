@@ -25,7 +25,7 @@ class StateMemory:
     """Implement State in memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both fields
+        self._lock = threading.Lock()  # This lock guards both fields.
         self._assignments: ContainerMemoryAssignments = {}
         self._machine_state: NUMANodeMap = {}
         klog.v(2).info_s("Initializing new in-memory state store")

@@ -123,7 +123,7 @@ class PluginClient:
         self._socket_path = socket_path
         self._handler = handler
         self._clock = clock
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # This lock guards the fields below.
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._api: api_pb2_grpc.DevicePluginStub | None = None

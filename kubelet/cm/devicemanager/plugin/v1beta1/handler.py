@@ -30,7 +30,7 @@ class PluginClients:
     def __init__(self, chandler: ClientHandler, clock: clocklib.Clock) -> None:
         self._chandler = chandler
         self._clock = clock
-        self._clients_lock = threading.Lock()  # guards the fields below
+        self._clients_lock = threading.Lock()  # This lock guards the fields below.
         self._clients: dict[str, PluginClient] = {}
         self._stopped = False
         # `_connecting` holds the resources for which a plugin is being connected. `_next` maps a resource to the

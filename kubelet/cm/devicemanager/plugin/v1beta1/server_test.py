@@ -45,7 +45,7 @@ class _Handler:
     """Imitate the device manager; `events` records each call as a line."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()  # guards events
+        self.changed = threading.Condition()  # This lock guards events.
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
         # `patience` is the time, in seconds, that a registering plugin gets to answer.

@@ -62,7 +62,7 @@ class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServi
             pluginapi.PreferredAllocationResponse()
         )
         self.pre_start_func: Callable[[Sequence[str]], None] = lambda ids: None
-        self._changed = threading.Condition()  # guards the fields below
+        self._changed = threading.Condition()  # This lock guards the fields below.
         self._devices = list(devices)
         self._generation = 0
         self._server: grpc.Server | None = None

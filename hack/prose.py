@@ -81,7 +81,7 @@ def units(path: Path) -> list[Unit]:
     """Return the prose of a file in the order of its lines. Raises SyntaxError if the file is not Python."""
     source = path.read_text()
     tree = ast.parse(source)
-    found = [*docstrings(path, tree), *comments(path, source)]
+    found = [*docstrings(path, tree), *field_texts(path, tree), *comments(path, source)]
     if not is_test(path):
         found += messages(path, tree)
     return sorted(found, key=lambda unit: unit.line)
@@ -94,6 +94,18 @@ def docstrings(path: Path, tree: ast.AST) -> Iterator[Unit]:
             statement = node.body[0]
             owner = "module" if isinstance(node, ast.Module) else node.name
             yield Unit(path, Kind.DOCSTRING, statement.lineno, statement.end_lineno or 0, owner, text)
+
+
+def field_texts(path: Path, tree: ast.AST) -> Iterator[Unit]:
+    """Yield a unit for each string that stands below a field or a constant to describe it."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        for statement in body[1:]:
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield Unit(path, Kind.COMMENT, statement.lineno, statement.end_lineno or 0, "", text.strip())
 
 
 def comments(path: Path, source: str) -> Iterator[Unit]:

@@ -6,6 +6,7 @@ name the Go declarations and do not show them.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ _SCHEME = "code:"
 # A link of a document to a file of the tree that is no document: its text, its path, and what stands behind the path.
 _LINK = re.compile(r"\[(?P<text>[^\]\[]*)\]\((?P<path>(?![a-z]+:|#)[^)#\s]+)(?P<fragment>#[^)\s]*)?\)")
 _NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
+# A picture is a block without a language that has lines or arrows; the names in it become links.
+_PICTURE_SIGNS = ("─", "→")
+_NAME_IN_PICTURE = re.compile(r"[A-Za-z_][\w.]*\w")
 # A larger file would be a page that no browser scrolls well.
 _LARGEST_FILE = 500_000
 _STATES = {"present": "here", "renamed": "renamed", "absent": "left out", "to come": "to come"}
@@ -43,6 +47,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     builder = Builder(app)
     app.connect("source-read", builder.point_links_at_code)
     app.connect("doctree-resolved", builder.resolve_links_to_code)
+    app.connect("doctree-resolved", builder.link_pictures)
     app.connect("html-collect-pages", builder.pages)
     # Before the theme, which asks for the table of contents.
     app.connect("html-page-context", builder.share_table_of_contents, priority=100)
@@ -92,6 +97,21 @@ class Builder:
                 path, _, fragment = address.removeprefix(_SCHEME).partition("#")
                 reference["refuri"] = href(docname, self._place_of(path, fragment, docname))
                 reference["internal"] = True
+
+    def link_pictures(self, app: Sphinx, doctree: nodes.document, docname: str) -> None:
+        """Link each name in a picture to the page of what has that name."""
+        for block in list(doctree.findall(nodes.literal_block)):
+            text = block.astext()
+            if block.get("language") in (None, "default", "none") and any(sign in text for sign in _PICTURE_SIGNS):
+                linked = _NAME_IN_PICTURE.sub(partial(self._linked_name, docname), html.escape(text, quote=False))
+                markup = f'<div class="picture highlight"><pre>{linked}</pre></div>'
+                block.replace_self(nodes.raw("", markup, format="html"))
+
+    def _linked_name(self, docname: str, found: re.Match[str]) -> str:
+        place = self._site.place_of_short_name(found[0])
+        if place is None:
+            return found[0]
+        return f'<a href="{html.escape(href(docname, place))}">{found[0]}</a>'
 
     def _place_of(self, path: str, name: str, docname: str) -> Place:
         if re.fullmatch(r"L\d+", name) and path.endswith(".py"):

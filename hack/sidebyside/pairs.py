@@ -128,6 +128,29 @@ class Site:
             return None
         return Place(page_name(path), anchor_of(piece) if piece else "")
 
+    def place_of_short_name(self, name: str) -> Place | None:
+        """Return the place of what a picture calls by its name alone: of the kubelet, or the only one of the name."""
+        found = self._short_names.get(name, [])
+        own = [place for place in found if place.page.startswith(f"{FOLDER}/kubelet/kubelet")]
+        for places in (own, found):
+            if len(places) == 1:
+                return places[0]
+        return None
+
+    @cached_property
+    def _short_names(self) -> dict[str, list[Place]]:
+        """Return the places of each name that is spelled like a class or has an underscore, fakes left out."""
+        found: dict[str, list[Place]] = defaultdict(list)
+        for path in self.paths:
+            if path.endswith("testing.py") or "/fake" in path:
+                continue
+            for piece in self.file(path).pieces:
+                short = piece.name.rpartition(".")[2]
+                if piece.names and ("_" in short.strip("_") or short[:1].isupper()):
+                    for name in {piece.name, short}:
+                        found[name].append(Place(page_name(path), anchor_of(piece)))
+        return found
+
     def place_of_row(self, row: go_map.Row) -> Place:
         """Return the place of a Go declaration."""
         if (target := target_of(row)) is not None and self._piece_at(*target) is not None:

@@ -181,6 +181,15 @@ def test_step_of_the_walkthrough_opens_the_pair_and_a_call_leads_on(page: Chrome
     wait_for("the call in Go", lambda: page.current_url.endswith("#go-pod_workers.go-podWorkers.UpdatePod"))
 
 
+def test_names_in_the_picture_of_the_architecture_open_their_pairs(page: Chrome, site: Path) -> None:
+    page.get(f"file://{site}/docs/architecture.html")
+    picture = page.find_element(By.CSS_SELECTOR, ".picture")
+    names = [link.text for link in picture.find_elements(By.TAG_NAME, "a")]
+    assert {"sync_loop_iteration", "GenericPLEG", "PodWorkers.update_pod", "sync_pod"} <= set(names)
+    picture.find_element(By.LINK_TEXT, "PodWorkers.update_pod").send_keys(Keys.ENTER)
+    wait_for("the pair", lambda: page.current_url.endswith("code/kubelet/pod_workers.html#PodWorkers.update_pod"))
+
+
 def test_side_that_is_missing_says_why(page: Chrome, site: Path) -> None:
     page.get(f"file://{site}/code/kubelet/pod_workers.html")
     only_go = page.find_element(By.ID, "go-pod_workers.go-OnCompleteFunc")

@@ -1,6 +1,6 @@
-"""Facts about the machine, read from /proc and /sys.
+"""Read facts about the machine from /proc and /sys.
 
-Go wraps the cAdvisor library here; its part that a kubelet cannot do without is small enough to read directly.
+The Go kubelet wraps the cAdvisor library. This package reads the facts that a kubelet needs by itself.
 
 Go: pkg/kubelet/cadvisor
 """

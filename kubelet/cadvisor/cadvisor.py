@@ -1,4 +1,4 @@
-"""The kubelet's view of the machine and of the figures of its containers.
+"""Give the kubelet facts about the machine and statistics of its containers.
 
 Go: pkg/kubelet/cadvisor/cadvisor_linux.go
 """
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class Cadvisor:
-    """Reads the machine below the given root, which tests may set. Safe from any thread.
+    """Read facts and statistics of the machine whose file system is at `root`. Thread-safe.
 
-    root_path is the kubelet's root directory; containers tells which cgroup is which container's, and cgroup_roots
-    are the beginnings of the names of other cgroups to be listed.
+    Tests set `root` to a directory of their own. `root_path` is the kubelet's root directory. `containers` finds the
+    container to which a cgroup belongs. Cgroups whose names begin with one of `cgroup_roots` are listed in addition to
+    those of containers.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Cadvisor:
         )
 
     def start(self) -> None:
-        """There is nothing that runs when nobody asks."""
+        """Do nothing, because the files are read only when a caller asks."""
 
     def container_info_v2(
         self, name: str, options: cadvisorapiv2.RequestOptions
@@ -71,7 +72,7 @@ class Cadvisor:
     def version_info(self) -> cadvisorapi.VersionInfo:
         return self._machine.version_info
 
-    # CRI-O is the one runtime that Go does not ask for these by CRI; here all are.
+    # Every runtime reports its image file systems through the CRI. The Go kubelet asks cAdvisor for those of CRI-O.
     def images_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
         raise ValueError("no imagefs label for configured runtime")
 
@@ -82,11 +83,11 @@ class Cadvisor:
         raise ValueError("no containerfs label for configured runtime")
 
     def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
-        # DIVERGES (fault of Go): a file system can be asked for from the first moment.
-        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).GetDirFsInfo: fails, or finds a capacity of 0,
-        # until cAdvisor has looked at the node for the first time.
-        # Why: the first collection of images comes before that at most starts, and sends the warning event
-        # InvalidDiskCapacity, though nothing is wrong with the disk.
+        # DIVERGES (fault of Go): the kubelet can read the statistics of a file system from its start.
+        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).GetDirFsInfo: the call fails, or returns a
+        # capacity of 0, until cAdvisor has read the node's file systems for the first time.
+        # Why: at most starts, the first image garbage collection runs before that, and sends the warning event
+        # InvalidDiskCapacity although the disk has no fault.
         # Test: fs_test.py:test_file_system_of_a_directory
         return self._filesystems.dir_info(path)
 

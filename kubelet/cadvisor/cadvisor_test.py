@@ -1,4 +1,4 @@
-"""Tests of machine facts."""
+"""Test the machine facts."""
 
 import errno
 import io
@@ -44,7 +44,7 @@ def test_machine_that_does_not_measure_pressure_is_told_of(
 def test_machine_that_could_not_be_looked_at_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """A node without NUMA nodes, or without its id, would stay so."""
+    """A failed read is repeated. Otherwise the node would stay without NUMA nodes or without its id."""
     root = unpack_tree("v2.tree", tmp_path)
     made = machine.Machine(f"{root}/", FileSystems(f"{root}/proc"))
     with monkeypatch.context() as patch:
@@ -157,7 +157,10 @@ def test_figures_in_both_ways(tmp_path: Path) -> None:
 
 
 def test_open_files_are_counted_only_for_who_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container may have thousands, and who evicts pods waits for the figures of all containers."""
+    """Open files are counted only for the page that shows them.
+
+    A container may have thousands, and the eviction manager waits for the statistics of all containers.
+    """
     counts: list[int] = []
 
     def count(proc: str, pids: Sequence[int], root_pid: int, stats: cadvisorapi.ProcessStats) -> None:
@@ -181,7 +184,10 @@ def test_open_files_are_counted_only_for_who_shows_them(tmp_path: Path, monkeypa
 
 
 def test_file_systems_are_asked_only_for_who_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers may have hundreds, each of which a process asks, and who evicts pods looks at the machine first."""
+    """Only the page that shows file systems of servers asks the servers.
+
+    A node may have hundreds, a process asks each of them, and the eviction manager reads the machine first.
+    """
     asked: list[str] = []
 
     def ask(filesystems: FileSystems) -> list[cadvisorapi.FsStats]:

@@ -1,4 +1,4 @@
-"""Whose a cgroup is: the container or sandbox of the runtime, with its labels and its image.
+"""Find the container or sandbox to which a cgroup belongs, with its labels and its image.
 
 Go: github.com/google/cadvisor/container/containerd (handler.go, factory.go)
 """
@@ -20,17 +20,16 @@ from pkg import golang, klog
 from pkg.apimachinery import clock
 
 _ID = re.compile(r"[a-z0-9]{64}")
-# Seconds until an id that the runtime does not know is asked for again: it may have been just about to learn it.
+# The time, in seconds, before the runtime is asked again for an unknown id: it may register the container late.
 _RETRY_AFTER = 10.0
-# Seconds for which the kubelet waits, each time, for the list of all images, and as many for the images of all new
-# sandboxes, which take a call each. Pages of metrics only show these images, but the eviction manager waits for the
-# answers too.
+# The timeout, in seconds, of one call that lists all images, and of all calls for the images of new sandboxes, which
+# need one call each. Only the metrics pages show these images, but the eviction manager waits for the answers too.
 IMAGES_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What the runtime knows of a container, or of a sandbox: that has the network of its pod."""
+    """Describe what the runtime knows about a container or a sandbox. The sandbox owns its pod's network."""
 
     id: str
     labels: dict[str, str]
@@ -39,21 +38,24 @@ class Container:
 
 
 class Containers(Protocol):
-    """The containers of the runtime by id. Safe from any thread."""
+    """Define what the manager needs from an index of the runtime's containers by id. Thread-safe."""
 
     def learn(self, ids: Collection[str]) -> None:
-        """Make sure that get knows these, if the runtime does."""
+        """Load these containers, so that `get` finds those that the runtime knows."""
         ...
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """All but these had no cgroup just now."""
+        """Forget containers whose cgroup is missing: `ids` are those that have one."""
         ...
 
     def get(self, id: str) -> Container | None: ...
 
 
 def container_id(name: str) -> str:
-    """The id in a cgroup's name; "" when it is no container's. CRI-O's monitors are none either."""
+    """Return the container id in a cgroup's name, or "" if the cgroup is not a container's.
+
+    CRI-O's monitor processes are not containers.
+    """
     base = name.rpartition("/")[2]
     if base.endswith(".mount") or base.startswith("crio-conmon-"):
         return ""
@@ -62,25 +64,25 @@ def container_id(name: str) -> str:
 
 
 class NoContainers:
-    """For whoever has no runtime to ask."""
+    """Serve callers that have no runtime."""
 
     def learn(self, ids: Collection[str]) -> None:
-        """There is nobody to learn from."""
+        """Do nothing, because there is no runtime."""
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Nobody is known."""
+        """Do nothing, because no container is known."""
 
     def get(self, id: str) -> Container | None:
         return None
 
 
 class RuntimeContainers:
-    """Asks by CRI, and only when there is an id that is not known in full yet: what belongs to an id never changes.
+    """Ask the runtime through the CRI, and only for ids whose data is incomplete, because an id's data never changes.
 
-    DIVERGES (fault of Go): the runtime that runs the pods is asked, whichever it is, and wherever it listens.
-    Go: github.com/google/cadvisor/container/containerd/factory.go, Register: asks containerd by its own interface, at
-    the address where it usually listens.
-    Why: the metrics of containers of a runtime that listens elsewhere would have no labels.
+    DIVERGES (fault of Go): the kubelet asks the runtime that runs the pods, at its configured address.
+    Go: github.com/google/cadvisor/container/containerd/factory.go, Register: cAdvisor asks containerd through
+    containerd's own API, at the default address.
+    Why: the container metrics would have no labels if the runtime listens at another address.
     Test: containers_test.py:test_containers_and_sandboxes
     """
 
@@ -93,11 +95,11 @@ class RuntimeContainers:
         self._runtime_service = runtime_service
         self._image_service = image_service
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards the following
+        self._lock = threading.Lock()  # guards the following fields
         self._known: dict[str, Container] = {}
-        # When an id was asked for that is not known, or whose image was not told, in monotonic seconds.
+        # The monotonic time, in seconds, of the last request for each id that is unknown or whose image is missing.
         self._incomplete: dict[str, float] = {}
-        # Those that were missing for the first time when it was last told which ones there are.
+        # The ids that had no cgroup for the first time in the last call of `forget_others`.
         self._missing: set[str] = set()
 
     def get(self, id: str) -> Container | None:
@@ -105,7 +107,7 @@ class RuntimeContainers:
             return self._known.get(id)
 
     def learn(self, ids: Collection[str]) -> None:
-        """Two who ask at once for the same may both ask the runtime."""
+        """Load these containers. Two threads that ask for the same id at once may both ask the runtime."""
         now = self._clock.monotonic()
         with self._lock:
             missing = {id for id in ids if self._is_due_locked(id, now)}
@@ -116,7 +118,7 @@ class RuntimeContainers:
         except crierror.RemoteError as err:
             klog.error_s(err, "Failed to list the containers of cgroups")
             return
-        # The pause begins now: the runtime may have taken as long as that.
+        # The pause before the next attempt begins now, because the call may have taken longer than the pause.
         now = self._clock.monotonic()
         with self._lock:
             self._known.update(found)
@@ -125,12 +127,16 @@ class RuntimeContainers:
             self._incomplete.update(dict.fromkeys((missing - found.keys()) | unnamed, now))
 
     def _is_due_locked(self, id: str, now: float) -> bool:
-        """Whether to ask for it."""
+        """Report whether the runtime has to be asked for this id."""
         asked = self._incomplete.get(id)
         return id not in self._known if asked is None else now - asked >= _RETRY_AFTER
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """What is missing for the first time may be younger than the caller's list: another has just learned of it."""
+        """Forget ids that were missing in the last call too.
+
+        An id that is missing for the first time may be newer than the caller's list, because another thread has just
+        loaded it.
+        """
         with self._lock:
             missing = (self._known.keys() | self._incomplete.keys()) - set(ids)
             for id in missing & self._missing:
@@ -139,9 +145,9 @@ class RuntimeContainers:
             self._missing = missing - self._missing
 
     def _ask(self, ctx: golang.Context, ids: set[str]) -> tuple[dict[str, Container], set[str]]:
-        """What the runtime knows of these, and those of them whose images it has not told, or not in time.
+        """Return the runtime's data for these ids, and the ids whose images are still unknown.
 
-        Raises crierror.RemoteError.
+        Raise crierror.RemoteError.
         """
         found: dict[str, Container] = {}
         unnamed: set[str] = set()
@@ -164,7 +170,7 @@ class RuntimeContainers:
         return found, unnamed
 
     def _images(self, ctx: golang.Context) -> dict[str, str] | None:
-        """What each image is called, by the id that containers name it with; None if the runtime does not tell."""
+        """Return the name of each image by its id, or None if the call fails."""
         limited, cancel = golang.with_timeout(ctx, IMAGES_TIMEOUT)
         try:
             images = self._image_service.list_images(limited, None)
@@ -176,10 +182,11 @@ class RuntimeContainers:
         return {image.id: next(iter([*image.repo_tags, *image.repo_digests]), image.id) for image in images}
 
     def _sandbox_images(self, ctx: golang.Context, ids: Sequence[str]) -> dict[str, str]:
-        """The images of sandboxes by their ids, without those for which there was no time.
+        """Return the images of sandboxes by sandbox id, without those for which there was no time.
 
-        A call that takes too long ends the round. If it was the first one, the image is given up, for it had all the
-        time there is: otherwise one sandbox that hangs would be asked for again and again, and no other ever.
+        A call that reaches the timeout ends the loop. If it was the first call, it had all the time there is, and the
+        sandbox gets an empty image. Otherwise a sandbox whose call hangs would be asked for each time, and no other
+        sandbox would be reached.
         """
         images: dict[str, str] = {}
         limited, cancel = golang.with_timeout(ctx, IMAGES_TIMEOUT)
@@ -197,7 +204,10 @@ class RuntimeContainers:
         return images
 
     def _sandbox_image(self, ctx: golang.Context, id: str) -> str | None:
-        """The image of the process that keeps a sandbox; "" from a runtime that does not tell, None if it is slow."""
+        """Return the image of the sandbox's pause process.
+
+        Return "" if the runtime does not report the image, and None if the call times out.
+        """
         try:
             status = self._runtime_service.pod_sandbox_status(ctx, id, True)
             told = json.loads(status.info.get("info", "{}"))

@@ -1,4 +1,4 @@
-"""Tests of whose a cgroup is."""
+"""Test the assignment of cgroups to containers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ APP, BOX, OTHER = "a" * 64, "5" * 64, "0" * 64
 
 
 class Runtime(FakeRuntimeService):
-    """Tells of its sandboxes in more words."""
+    """Report verbose status for its sandboxes."""
 
     info = '{"image": "registry.k8s.io/pause:3.10"}'
 
     def __init__(self) -> None:
         super().__init__()
-        # Sandboxes that take longer than anybody waits for them.
+        # Sandboxes whose status call times out.
         self.slow: set[str] = set()
 
     def pod_sandbox_status(
@@ -41,7 +41,7 @@ class Runtime(FakeRuntimeService):
 
 
 class Images(FakeImageService):
-    """Is not waited for as long as for images that somebody needs."""
+    """Check that the call has the short timeout of the metrics."""
 
     def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
         remaining = ctx.remaining()

@@ -1,4 +1,4 @@
-"""The machine's file systems, and what the disks below them do.
+"""Read the statistics of the machine's file systems and of their disks.
 
 Go: github.com/google/cadvisor/fs
 """
@@ -28,22 +28,22 @@ _TYPES = frozenset(
         *("ntfs", "vfat", "fat", "msdos", "exfat", "udf", "iso9660"),
     }
 )
-# Devices of /proc/diskstats that file systems are on.
+# The devices of /proc/diskstats that can carry file systems.
 _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
-# Those of other machines: nfs, nfs3, nfs4.
+# The beginning of the network file system types: nfs, nfs3, nfs4.
 _NFS = "nfs"
-# Seconds that all servers together have for their answers in one look, and for which none is asked after a look that
-# took as long.
+# The time, in seconds, that all NFS servers together get in one pass. After a pass that took this long, the servers are
+# left alone for the same time.
 LOOK_TIMEOUT = 10.0
-# Seconds for which a server that has not answered is not asked again; nor one that has had so much of that time.
+# The pause, in seconds, before a server is asked again that did not answer or that used much of the time.
 SILENCE = 60.0
 _SLOW = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A line of /proc/self/mountinfo."""
+    """Represent a line of /proc/self/mountinfo."""
 
     source: str
     mountpoint: str
@@ -53,7 +53,7 @@ class Mount:
 
 
 class FileSystems:
-    """Those that were mounted when somebody asked first. Safe from any thread."""
+    """Read the file systems that were mounted at the first call. Thread-safe."""
 
     def __init__(self, proc: str = "/proc", clock: clocklib.Clock | None = None) -> None:
         self._proc = proc
@@ -61,28 +61,29 @@ class FileSystems:
 
     @cached_property
     def partitions(self) -> dict[str, Mount]:
-        """By device: a path for most; the mount point of a tmpfs, for all of them have the same source.
+        """Return the mounts by device: a path for most, and the mount point for a tmpfs.
 
-        Raises OSError when the list of mounts cannot be read; who asks next reads it again.
+        All tmpfs mounts have the same source. Raise OSError if the mounts cannot be read; the next call then tries
+        again.
         """
         found: dict[str, Mount] = {}
         for mount in map(_with_disk, self._mounts()):
             if mount.type in _TYPES or mount.type.startswith(("ext", _NFS)):
-                # The first one counts: the others are binds of it.
+                # Keep the first mount of a device: the others are bind mounts of it.
                 found.setdefault(_device_of(mount), mount)
             if mount.mountpoint == "/":
                 found[mount.source] = mount
         return found
 
     def device_name(self, major: int, minor: int) -> str:
-        """ "" when no file system is on it. Raises OSError."""
+        """Return the device's path, or "" if it has no file system. Raise OSError."""
         for device, mount in self.partitions.items():
             if (mount.major, mount.minor) == (major, minor):
                 return device
         return ""
 
     def global_stats(self) -> list[info.FsStats]:
-        """All file systems, with what their disks did so far. Raises OSError."""
+        """Return the statistics of all file systems, with those of their disks. Raise OSError."""
         disks = self._disk_stats()
         found: list[info.FsStats] = []
         rooms = self._rooms()
@@ -105,7 +106,7 @@ class FileSystems:
         return found
 
     def _rooms(self) -> dict[str, volumefs.FsInfo]:
-        """How full file systems are, by their mount points; of one that was unmounted, or does not answer, nothing."""
+        """Return the usage of file systems by mount point, without those that are unmounted or do not answer."""
         local: list[Mount] = []
         served: list[Mount] = []
         for mount in self.partitions.values():
@@ -115,12 +116,12 @@ class FileSystems:
         for mount in served:
             try:
                 rooms[mount.mountpoint] = servers.room(mount)
-            except OSError as err:  # Unmounted since, or the server is away.
+            except OSError as err:  # The file system is no longer mounted, or its server does not answer.
                 klog.v(4).info_s("Unable to tell how full a file system is", path=mount.mountpoint, err=err)
         return rooms
 
     def dir_info(self, path: str) -> infov2.FsInfo:
-        """The file system that a path is on, as it is now. Raises OSError."""
+        """Return the current state of the file system that holds a path. Raise OSError."""
         number = os.stat(path).st_dev
         room = os.statvfs(path)
         device = self.device_name(os.major(number), os.minor(number)) or self._device_of_subvolume(path)
@@ -136,13 +137,13 @@ class FileSystems:
         )
 
     def _device_of_subvolume(self, path: str) -> str:
-        """The device of a directory on btrfs, where each subvolume has a number that no list of mounts shows.
+        """Return the device of a directory on btrfs, or "" if the directory is not on btrfs.
 
-        "" when the directory is on no btrfs.
+        Each btrfs subvolume has a device number that no list of mounts shows.
         """
         path = os.path.realpath(path)
         above = [mount for mount in self._mounts() if os.path.commonpath([path, mount.mountpoint]) == mount.mountpoint]
-        # Of two mounts at one place the later one covers the earlier.
+        # Of two mounts at one place, the later one hides the earlier.
         nearest = max(enumerate(above), key=lambda pair: (len(pair[1].mountpoint), pair[0]), default=None)
         if nearest is None or nearest[1].type != _BTRFS:
             return ""
@@ -158,7 +159,7 @@ class FileSystems:
             yield Mount(mount.source, mount.mount_point, mount.fs_type, mount.major, mount.minor)
 
     def _disk_stats(self) -> dict[tuple[int, int], list[int]]:
-        """The eleven figures of each partition, by major and minor number."""
+        """Return the eleven counters of each partition by major and minor number."""
         found: dict[tuple[int, int], list[int]] = {}
         for line in procfs.split_lines(files.read_or_empty(self._proc, "diskstats")):
             major, minor, name, *figures = line.split()
@@ -168,7 +169,7 @@ class FileSystems:
 
 
 def _with_disk(mount: Mount) -> Mount:
-    """The mount with its disk's numbers in place of those that btrfs makes up. Go: getBtrfsMajorMinorIds"""
+    """Replace the virtual device numbers of a btrfs mount by those of its disk. Go: getBtrfsMajorMinorIds"""
     if mount.type != _BTRFS or mount.major != 0 or not mount.source.startswith("/dev/"):
         return mount
     try:
@@ -192,44 +193,44 @@ def _device_of(mount: Mount) -> str:
 
 
 class _Servers:
-    """Knows which other machines are asked how full their file systems are. Thread-safe.
+    """Record which NFS servers may be asked for the usage of their file systems. Thread-safe.
 
-    DIVERGES (safer): a process asks a server, and after three seconds without an answer the server is left for
-    SILENCE. All servers together have LOOK_TIMEOUT.
-    Go: github.com/google/cadvisor/fs/vfs/stats.go, GetVfsStats: each look at each mount of a dead server takes two
-    seconds, and leaves a thread behind that waits for the server.
-    Why: the threads keep the mounts in use, and their number grows for as long as the server is away. The page
-    /metrics/cadvisor waits for the look too.
+    DIVERGES (safer): a child process asks a server; a server that does not answer within three seconds is not asked
+    again for SILENCE. All servers together get LOOK_TIMEOUT.
+    Go: github.com/google/cadvisor/fs/vfs/stats.go, GetVfsStats: each pass waits two seconds for each mount of a dead
+    server, and leaves a thread behind that waits for the server.
+    Why: the threads keep the mounts busy, and their number grows while the server is away. The page /metrics/cadvisor
+    waits for the pass too.
     Test: fs_test.py:test_server_that_does_not_answer_is_left_for_a_while,
     fs_test.py:test_servers_that_are_slow_are_waited_for_no_longer_than_they_have
     """
 
     def __init__(self, clock: clocklib.Clock) -> None:
         self.clock = clock
-        # When any server may be asked again, and when one may that has not answered or took too long.
+        # The monotonic times, in seconds, from which any server, and each slow or silent server, may be asked again.
         self.next_look = 0.0
         self.next_try: dict[str, float] = {}
 
 
 class _Look:
-    """One look at all file systems, in which each server is asked once for each of its own. For one thread."""
+    """Run one pass over all file systems, which asks each server once for each file system. Not thread-safe."""
 
     def __init__(self, servers: _Servers) -> None:
         self._servers = servers
-        # Seconds that each server has had for its answers.
+        # The seconds that each server has used for its answers.
         self._taken: defaultdict[str, float] = defaultdict(float)
-        # By the numbers of the device: all mounts from one file system of a server have the same.
+        # The keys are device numbers, which all mounts of one file system share.
         self._answers: dict[tuple[int, int], volumefs.FsInfo] = {}
 
     def room(self, mount: Mount) -> volumefs.FsInfo:
-        """Raises OSError, TimeoutError among them."""
+        """Return the usage of a mount. Raise OSError, for example TimeoutError."""
         device = mount.major, mount.minor
         if (known := self._answers.get(device)) is not None:
             return known
         servers, server = self._servers, mount.source.partition(":/")[0]
         began = servers.clock.monotonic()
         if began < max(servers.next_look, servers.next_try.get(server, 0.0)):
-            raise TimeoutError(f"{server} has not answered lately, or others took too long")
+            raise TimeoutError(f"{server} has not answered recently, or other servers took too long")
         try:
             answer = self._answers[device] = volumefs.info_of_server(mount.mountpoint)
         except TimeoutError:
@@ -242,7 +243,7 @@ class _Look:
         return answer
 
     def _end(self) -> None:
-        """The time is over: the next look, after a pause, is for other servers."""
+        """End the pass: start the pause for all servers, and a longer one for the slow servers."""
         now = self._servers.clock.monotonic()
         self._servers.next_look = now + LOOK_TIMEOUT
         slow = (server for server, seconds in self._taken.items() if seconds >= _SLOW)

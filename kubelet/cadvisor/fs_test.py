@@ -1,4 +1,4 @@
-"""Tests of what is known of file systems and disks."""
+"""Test the statistics of file systems and disks."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_file_system_of_a_directory(proc: Path) -> None:
 
 
 def test_btrfs_has_the_numbers_of_its_disk(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel makes up a number for the mount, and another one for each subvolume."""
+    """A btrfs mount gets its disk's device numbers, because the kernel invents one for the mount and one for each
+    subvolume.
+    """
     mounts = f"22 1 253:0 / / rw - ext4 /dev/vda rw\n23 22 0:40 /sub {proc} rw - btrfs /dev/vdb rw\n"
     (proc / "self/mountinfo").write_text(mounts)
     disk = os.stat_result((stat.S_IFBLK | 0o660, *[0] * 9, *[0] * 6, 512, 0, os.makedev(253, 16)))
@@ -117,14 +119,17 @@ def test_btrfs_without_its_disk(proc: Path) -> None:
 
 
 def test_this_machine() -> None:
-    """The file system of the root is among all of them."""
+    """The list of file systems contains that of the root directory."""
     found = FileSystems().dir_info("/")
     assert found.device in {fs.device for fs in FileSystems().global_stats()}
     assert found.mountpoint == "/"
 
 
 def test_file_systems_for_which_there_is_no_thread_are_left_out() -> None:
-    """Else nothing would be known of the node, and no pod be evicted for taking all threads."""
+    """File systems for which no thread is free are left out.
+
+    Otherwise the node would have no statistics, and no pod that uses up all threads would be evicted.
+    """
     filesystems = FileSystems()
     with out_of_threads() as refused:
         local = [device for device, mount in filesystems.partitions.items() if not mount.type.startswith("nfs")]
@@ -134,7 +139,10 @@ def test_file_systems_for_which_there_is_no_thread_are_left_out() -> None:
 
 
 def test_one_thread_asks_all_file_systems(proc: Path) -> None:
-    """Each start and end of a thread would wait for those who compute: a look at a thousand mounts took a minute."""
+    """One thread reads all file systems.
+
+    Each start and end of a thread would wait for busy threads: reading a thousand mounts took a minute.
+    """
     for number in range(50):
         (proc / f"m{number}").mkdir()
     mounts = "".join(f"{number} 1 0:{number} / {proc}/m{number} rw - tmpfs tmpfs rw\n" for number in range(50))
@@ -182,7 +190,7 @@ def test_server_that_does_not_answer_is_left_for_a_while(proc: Path, monkeypatch
 def test_servers_that_are_slow_are_waited_for_no_longer_than_they_have(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file system that is mounted often is asked once. That one has many names makes it no faster."""
+    """A file system with several mounts is asked once, and several names for one server do not extend its time."""
     mounts = "".join(
         f"2 1 0:{10 + export} / /net/{export}/{path} rw - nfs4 name-{export}:/{path} rw\n"
         for export in range(9)

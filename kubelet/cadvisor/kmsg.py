@@ -1,4 +1,4 @@
-"""The kernel's log, line by line, as it is written.
+"""Read the kernel log line by line as the kernel writes it.
 
 Go: github.com/euank/go-kmsg-parser/kmsgparser
 """
@@ -16,17 +16,17 @@ from pkg import golang, klog
 from pkg.apimachinery import clock
 
 KMSG = "/dev/kmsg"
-# The kernel never gives more at once.
+# The kernel never returns more bytes in one read.
 _LONGEST = 8192
 
 
 class Message(NamedTuple):
-    """A line of the log: its text without what stands before the semicolon, and when after the start of the machine.
+    """Hold a line of the kernel log: the text after the semicolon, and its time since the boot.
 
-    The time is worked out when somebody asks: of thousands of lines that there are at the start few matter.
+    The timestamp is computed on demand, because few of the thousands of lines at the start matter.
     """
 
-    boot_time: datetime  # by the steady clock, and so is the timestamp
+    boot_time: datetime  # on the steady clock, like the timestamp
     microseconds: int
     text: str
 
@@ -36,18 +36,18 @@ class Message(NamedTuple):
 
 
 class KmsgParser:
-    """Reads all that the kernel's log holds, and then what comes. Used by one thread."""
+    """Read the kernel log from its beginning, and then each new line. For one thread."""
 
     def __init__(self, path: str = KMSG) -> None:
-        """Raises OSError when the log may not be read, as in a user namespace, or is not there."""
+        """Open the log. Raise OSError if it does not exist or must not be read, as in a user namespace."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        # The clock of the log stands still while the machine sleeps, so this is not always when it was started.
+        # The log's clock stops while the machine sleeps, so this value is not always the time of the boot.
         self._boot_time = clock.RealClock().steady() - timedelta(seconds=time.monotonic())
 
     def parse(self, ctx: golang.Context) -> Iterator[Message]:
-        """The lines, until ctx is done or the log cannot be read any more; the log is closed then.
+        """Yield the lines until ctx is done or the log cannot be read; close the log at the end.
 
-        To be called once, and read to the end.
+        Call this method once, and consume all its lines.
         """
         wake = os.eventfd(0, os.EFD_CLOEXEC)
         stop = golang.after_func(ctx, lambda: os.eventfd_write(wake, 1))
@@ -66,9 +66,10 @@ class KmsgParser:
                     yield message
         except OSError as err:
             klog.error_s(err, "Error reading /dev/kmsg")
-        # Not in a `finally`, which would take a lock when the generator is collected.
+        # This is not a `finally` block, which would take a lock when the generator is garbage-collected.
         if not stop() and ctx.err() is not None:
-            # Somebody is about to write to it: it must not be another file's number by then.
+            # The other thread is about to write to this descriptor. Wait, because the number could belong to another
+            # file by then.
             os.eventfd_read(wake)
         os.close(wake)
         self.close()
@@ -77,18 +78,18 @@ class KmsgParser:
         os.close(self._descriptor)
 
     def _read(self) -> str | None:
-        """One entry; None when there is none yet, "" when there will be none any more. Raises OSError."""
+        """Return one entry; None if there is none yet, "" at the end of the log. Raise OSError."""
         while True:
             try:
                 return os.read(self._descriptor, _LONGEST).decode(errors="replace")
             except BlockingIOError:
                 return None
             except BrokenPipeError:
-                # The kernel wrote over what had not been read. The next read goes on behind it.
+                # The kernel has overwritten entries that were not read. The next read continues after them.
                 klog.v(2).info_s("Short read from kmsg; skipping")
 
     def _parse_message(self, entry: str) -> Message | None:
-        """None for what is no entry of the log: PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT."""
+        """Parse "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT"; return None for any other text."""
         head, separator, text = entry.partition(";")
         try:
             _priority, _sequence, microseconds, *_rest = head.split(",")

@@ -1,4 +1,4 @@
-"""Reading a pipe as if it were the kernel's log: each write is one entry."""
+"""Test the reader of the kernel log with a pipe, in which each write is one entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pkg import golang
 
 
 class Log:
-    """The end that the kernel writes."""
+    """Represent the kernel's end of the log."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
@@ -24,7 +24,7 @@ class Log:
             os.write(self._writer, entry.encode())
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the log."""
         os.close(self._writer)
         self._writer = -1
 
@@ -58,7 +58,7 @@ def test_what_is_no_entry_is_passed_over(log: Log, entry: str) -> None:
 
 
 def test_ends_when_it_is_told_to(log: Log) -> None:
-    """However long nothing comes."""
+    """The reader ends with its context even if no entry arrives."""
     ctx, cancel = golang.with_cancel(golang.background())
     seen: golang.Channel[str] = golang.Channel()
 

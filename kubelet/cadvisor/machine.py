@@ -1,4 +1,4 @@
-"""What the machine has: processors, memory, disks.
+"""Describe the machine: its processors, memory and disks.
 
 Go: github.com/google/cadvisor/machine (info.go, machine.go)
 """
@@ -27,13 +27,16 @@ _SYSTEM_UUID_FILES = (
 _PRETTY_NAME = re.compile(r"""^PRETTY_NAME=["']?(.*?)["']?$""", re.MULTILINE)
 _CORE_ID = re.compile(r"^core id\s*:\s*(\d+)$", re.MULTILINE)
 _PHYSICAL_ID = re.compile(r"^physical id\s*:\s*(\d+)$", re.MULTILINE)
-# Block devices that are no disks.
+# Name prefixes of block devices that are not disks.
 _NO_DISKS = ("loop", "ram", "sr")
 _SECTOR = 512
 
 
 class Machine:
-    """Reads below the given root, which tests may set; most of it once, for every admission of a pod asks."""
+    """Read below the given root, which tests set.
+
+    Most values are read once, because every admission of a pod asks for them.
+    """
 
     def __init__(self, root: str, filesystems: FileSystems) -> None:
         self._root = Path(root)
@@ -41,19 +44,19 @@ class Machine:
 
     @cached_property
     def version_info(self) -> info.VersionInfo:
-        """Raises OSError when the kernel does not tell its version."""
+        """Return the versions. Raise OSError if the kernel's version cannot be read."""
         return info.VersionInfo(
             kernel_version=self._text("proc/sys/kernel/osrelease").strip(), container_os_version=self._os_image()
         )
 
     def _os_image(self) -> str:
-        """What the system calls itself; Go's cAdvisor says "Linux" for one that has no name."""
+        """Return the operating system's name, or "Linux" if it has none, as cAdvisor does."""
         match = _PRETTY_NAME.search(self._first_of(("/etc/os-release", "/usr/lib/os-release")))
         return match[1] if match else "Linux"
 
     @cached_property
     def machine_info(self) -> info.MachineInfo:
-        """Raises OSError when /proc cannot be read, or there is no descriptor or memory for a file."""
+        """Describe the machine. Raise OSError if /proc cannot be read, or no file descriptor or memory is free."""
         memory, swap = self.memory_and_swap()
         topology, num_cores = self._topology()
         return info.MachineInfo(
@@ -71,20 +74,21 @@ class Machine:
         )
 
     def memory_and_swap(self) -> tuple[int, int]:
-        """Bytes of both, as they are now: a machine may be given more while it runs, or have some taken away.
+        """Return the current bytes of memory and swap, because both can be added or removed while the machine runs.
 
-        Raises OSError. Go: GetMachineMemoryCapacity, GetMachineSwapCapacity
+        Raise OSError. Go: GetMachineMemoryCapacity, GetMachineSwapCapacity
         """
         found = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
         return found["MemTotal"], found.get("SwapTotal", 0)
 
     def _topology(self) -> tuple[tuple[info.Node, ...], int]:
-        """How the processors lie to one another, and how many there are.
+        """Return the topology of the processors, and their number.
 
-        Without a free descriptor or memory the machine is asked again later: what is found once stays for good.
+        Raise OSError if no file descriptor or memory is free, so that the next call tries again: a result is cached
+        permanently.
 
-        DIVERGES (safer): on a machine whose files make no sense, the processors that this process may use count.
-        Go: github.com/google/cadvisor/machine/info.go, Info: the machine has none.
+        DIVERGES (safer): on a machine whose files cannot be parsed, the CPUs that this process may use count.
+        Go: github.com/google/cadvisor/machine/info.go, Info: the machine has no CPUs.
         Why: no pod could run on the node.
         Test: sysinfo_test.py:test_files_that_make_no_sense
         """
@@ -97,7 +101,7 @@ class Machine:
             return (), len(os.sched_getaffinity(0))
 
     def _memory_by_type(self) -> dict[str, info.MemoryInfo]:
-        """Go: GetMachineMemoryByType. Modules that tell nonsense do not count."""
+        """Sum up the memory modules by kind, without those that cannot be parsed. Go: GetMachineMemoryByType"""
         found: dict[str, info.MemoryInfo] = {}
         for dimm in sorted((self._root / "sys/devices/system/edac/mc").glob("mc[0-9]*/dimm[0-9]*")):
             try:
@@ -112,24 +116,24 @@ class Machine:
 
     @cached_property
     def disks(self) -> dict[tuple[int, int], info.DiskInfo]:
-        """The disks by major and minor number."""
+        """Return the disks by major and minor number."""
         found = (self._disk(entry) for entry in sorted((self._root / "sys/block").glob("*")))
         return {(disk.major, disk.minor): disk for disk in found if disk is not None}
 
     def device_name(self, major: int, minor: int) -> str:
-        """A path such as /dev/sda; "" for a device that is neither a disk nor has a file system."""
+        """Return a path such as /dev/sda, or "" for a device that is not a disk and has no file system."""
         if disk := self.disks.get((major, minor)):
             return f"/dev/{disk.name}"
         return self._filesystems.device_name(major, minor)
 
     @cached_property
     def has_network(self) -> bool:
-        """Whether there is an interface besides those that lead nowhere."""
+        """Report whether the machine has a network interface other than the ignored ones."""
         names = (entry.name for entry in (self._root / "sys/class/net").glob("*"))
         return any(not processes.is_ignored_device(name) for name in names)
 
     def _disk(self, directory: Path) -> info.DiskInfo | None:
-        """None for what is no disk, and for one of several ways to the same disk."""
+        """Return None if the device is not a disk, or is one of several paths to the same disk."""
         try:
             hidden = (directory / "hidden").exists() and (directory / "hidden").read_text().strip() == "1"
             if hidden or directory.name.startswith(_NO_DISKS):
@@ -137,19 +141,19 @@ class Machine:
             major, _, minor = (directory / "dev").read_text().strip().partition(":")
             size = int((directory / "size").read_text()) * _SECTOR
         except OSError:
-            return None  # Unplugged.
+            return None  # The disk was unplugged.
         return info.DiskInfo(name=directory.name, major=int(major), minor=int(minor), size=size)
 
     def _count_of(self, pattern: re.Pattern[str], attribute: str) -> int:
-        """How many different ones the processors name, in /proc/cpuinfo or else in /sys."""
+        """Count the distinct values that the processors have in /proc/cpuinfo, or else in /sys."""
         if found := set(pattern.findall(self._first_of(("/proc/cpuinfo",)))):
             return len(found)
         return sysinfo.unique_cpu_properties(self._root, attribute)
 
     def _first_of(self, paths: tuple[str, ...]) -> str:
-        """The first of the files that can be read, without its newline; "" when none can.
+        """Return the first of the files that can be read, without its newline, or "" if none can.
 
-        Raises OSError when there is no descriptor or memory for it.
+        Raise OSError if no file descriptor or memory is free.
         """
         for path in paths:
             try:

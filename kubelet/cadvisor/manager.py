@@ -1,10 +1,10 @@
-"""The containers of the machine and their figures, read when somebody asks.
+"""Read the statistics of the machine's containers on demand.
 
-DIVERGES (platform): figures are read when somebody asks, and are kept for a second. A rate is that since the sample of
-ten to twenty seconds ago, or since whatever sample there is.
-Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: reads each container every ten
-seconds or so, and answers with what it read last.
-Why: Python has one thread at a time for all work, and would read hundreds of containers for nobody.
+DIVERGES (platform): the kubelet reads statistics on demand, and keeps them for a second. A rate refers to the sample of
+ten to twenty seconds ago, or to the oldest sample if there is no other.
+Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: reads each container about every ten
+seconds, and returns the values of the last read.
+Why: Python runs one thread at a time, and would spend it on reading hundreds of containers that no caller asks for.
 Test: manager_test.py:test_figures_are_kept_for_a_second, manager_test.py:test_rates_are_of_ten_to_twenty_seconds
 
 Go: github.com/google/cadvisor/manager (manager.go, container.go)
@@ -30,24 +30,24 @@ from pkg.apimachinery import clock
 from pkg.golang import singleflight
 
 ROOT = "/"
-# Seconds for which figures are good for whoever does not say how old they may be.
+# The maximum age, in seconds, of statistics for callers that give no limit.
 _CACHE_AGE = 1.0
-# Seconds between two samples that rates are counted from.
+# The time, in seconds, between two samples from which rates are computed.
 _BASE_INTERVAL = 10.0
 _INIT = 1
-# Where a runtime's names of containers are unique.
+# The namespace in which a runtime's container names are unique.
 _NAMESPACE = "containerd"
 _DISK_FIGURES = tuple(field.name for field in msgspec.structs.fields(info.DiskIoStats) if field.name != "psi")
 
 
 @dataclass(slots=True)
 class _Samples:
-    """The newest figures of a cgroup, and those that its rates are counted from."""
+    """Hold the newest statistics of a cgroup and the sample from which its rates are computed."""
 
     spec: info.ContainerSpec
     newest: info.ContainerStats
     base: info.ContainerStats | None
-    # What will be the base in its turn.
+    # The sample that becomes the base later.
     next: info.ContainerStats
 
     def add(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
@@ -58,16 +58,18 @@ class _Samples:
             self.base, self.next = self.next, stats
 
     def last(self, count: int) -> list[info.ContainerStats]:
-        """At most so many, the newest last; all there are for -1."""
+        """Return the last `count` samples, the newest last, or all if `count` is -1."""
         stats = [self.newest] if self.base is None else [self.base, self.newest]
         return stats if count < 0 else stats[-count:]
 
 
 class Manager:
-    """Answers about cgroups by name. Safe from any thread; who asks for the same while another reads gets what that
-    reads, and nobody waits for the figures of another cgroup: some take long to read.
+    """Return the statistics of cgroups by name. Thread-safe.
 
-    cgroup_roots are the beginnings of names of cgroups to be listed besides "/" and those of containers.
+    A caller that asks for a cgroup while another thread reads it gets the result of that read. No caller waits for the
+    statistics of another cgroup, because reading some cgroups takes long.
+
+    `cgroup_roots` are prefixes of cgroup names that are listed in addition to "/" and those of containers.
     """
 
     def __init__(
@@ -87,19 +89,21 @@ class Manager:
         self._cgroup_roots = tuple(cgroup_roots)
         self._proc = proc
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards _samples and what is in it
+        self._lock = threading.Lock()  # guards _samples and its items
         self._samples: dict[str, _Samples] = {}
         self._readers: singleflight.Group[_Samples] = singleflight.Group()
 
     def get_requested_containers(
         self, name: str, options: infov2.RequestOptions, *, complete: bool = False
     ) -> dict[str, info.ContainerInfo]:
-        """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read.
+        """Return the containers by cgroup name.
 
-        complete: the newest figures of each container also say what its processes have open, and those of the machine
-        how full its file systems are. Only one page shows these two, and finding them out may take most of the time: a
+        With `complete`, the newest sample of each container also counts the open files of its processes, and that of
+        the machine holds its file systems. Only one page shows these two, and reading them may take most of the time: a
         container may have thousands of open files, and the machine hundreds of file systems on servers. The eviction
         manager asks without them, so that it does not wait.
+
+        Raise LookupError if there is no such cgroup, and OSError or ValueError if its statistics cannot be read.
         """
         if options.recursive:
             names = self._cgroups.names()
@@ -109,9 +113,9 @@ class Manager:
             return self._all_below(name, names, options, complete)
         if id := container_id(name):
             self._containers.learn([id])
-        # DIVERGES (fault of Go): any cgroup can be asked for, also one that is not listed.
+        # DIVERGES (fault of Go): a caller can ask for any cgroup, even one that is not listed.
         # Go: github.com/google/cadvisor/manager/manager.go, (*manager).getContainer: an unlisted cgroup is an error.
-        # Why: the stats summary would lack the figures of the runtime, unless a setting names its cgroup.
+        # Why: the stats summary would lack the runtime's statistics, unless a setting names its cgroup.
         # Test: manager_test.py:test_cgroup_that_is_not_listed_can_be_asked_for
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
@@ -120,12 +124,12 @@ class Manager:
     def _all_below(
         self, name: str, names: list[str], options: infov2.RequestOptions, complete: bool
     ) -> dict[str, info.ContainerInfo]:
-        """What is listed, of the cgroup itself and all below it.
+        """Return the listed cgroups among `names`: the cgroup `name` and its descendants.
 
-        DIVERGES (safer): cgroups that a container has made below its own are not listed.
-        Go: github.com/google/cadvisor/container/raw/factory.go, (*rawFactory).CanHandleAndAccept: they are, and count
-        as another container, or as another pod, if they have its name.
-        Why: with figures that it makes up, a tenant could have somebody else's pods evicted.
+        DIVERGES (safer): cgroups that a container has created below its own are not listed.
+        Go: github.com/google/cadvisor/container/raw/factory.go, (*rawFactory).CanHandleAndAccept: they are listed, and
+        count as another container or pod if their names say so.
+        Why: with invented statistics, a tenant could get another tenant's pods evicted.
         Test: manager_test.py:test_cgroups_that_a_container_has_made_are_nobodys
         """
         found: dict[str, info.ContainerInfo] = {}
@@ -133,7 +137,7 @@ class Manager:
         with self._lock:
             for gone in self._samples.keys() - set(names):
                 del self._samples[gone]
-        # Cgroups of containers, and what is below them; parents come first.
+        # The containers' cgroups and their descendants; parents come first.
         closed: set[str] = set()
         for each in names:
             container = self._container(each)
@@ -146,7 +150,7 @@ class Manager:
             try:
                 found[each] = self._info(each, container, options, complete)
             except (OSError, ValueError) as err:
-                # It may have gone; and one that cannot be read is no reason to show none.
+                # The cgroup may have been removed. One unreadable cgroup must not hide the others.
                 klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
         if name not in found:
             raise LookupError(f'unknown container "{name}"')
@@ -164,7 +168,7 @@ class Manager:
     def _info(
         self, name: str, container: Container | None, options: infov2.RequestOptions, complete: bool
     ) -> info.ContainerInfo:
-        """Reads the figures if those there are, are too old."""
+        """Return the container's data, and read its statistics again if they are too old."""
         max_age = _CACHE_AGE if options.max_age is None else options.max_age
         samples = self._fresh(name, max_age) or self._readers.do(name, lambda: self._renew(name, container))
         with self._lock:
@@ -174,11 +178,11 @@ class Manager:
         return info.ContainerInfo(reference=_reference(name, container), spec=spec, stats=stats)
 
     def _completed(self, name: str, container: Container | None, stats: info.ContainerStats) -> info.ContainerStats:
-        """Others may have these figures, so they are not changed. Raises OSError."""
+        """Return a completed copy of the statistics, which other threads may hold. Raise OSError."""
         counted = msgspec.structs.replace(stats.processes)
         pids = self._cgroups.processes(name)
         processes.count_open_files(self._proc, pids, self._root_pid(name, container, pids), counted)
-        # What the machine has, and nothing below it has.
+        # Only the root cgroup has the machine's file systems.
         filesystem = self._filesystems.global_stats() if name == ROOT else []
         return msgspec.structs.replace(stats, processes=counted, filesystem=filesystem)
 
@@ -203,8 +207,8 @@ class Manager:
         try:
             spec, stats = self._cgroups.spec(name), self._cgroups.stats(name)
         except LookupError as err:
-            # There is such a cgroup, but one of its files lacks what it should have.
-            raise ValueError(f"cgroup {name} lacks a figure: {err}") from err
+            # The cgroup exists, but one of its files is incomplete.
+            raise ValueError(f"cgroup {name} has an incomplete file: {err}") from err
         stats.timestamp, stats.steady = self._clock.now(), self._clock.steady()
         self._name_devices(stats.disk_io)
         pids = self._cgroups.processes(name)
@@ -220,13 +224,13 @@ class Manager:
         return spec, stats
 
     def _root_pid(self, name: str, container: Container | None, pids: list[int]) -> int:
-        """The process that all others of a container came from; 0 when there is none, or it is no container."""
+        """Return the container's first process; 0 if it has none, or if the cgroup is not a container."""
         if name == ROOT:
             return _INIT
         return pids[0] if pids and container is not None else 0
 
     def _read_machine(self, spec: info.ContainerSpec) -> None:
-        """What the machine has, and nothing below it has."""
+        """Add the machine's own resources to the root cgroup."""
         spec.has_network = self._machine.has_network
         spec.has_memory = True
         # The machine may have more memory than at the start. With the old total, no memory would seem to be available
@@ -235,7 +239,7 @@ class Manager:
         spec.has_filesystem = True
 
     def _interfaces(self, pid: int) -> list[info.InterfaceStats]:
-        """None of a process that has ended."""
+        """Return the network interfaces of a process; none if it has ended."""
         try:
             return processes.network_stats(self._proc, pid)
         except (OSError, ValueError) as err:

@@ -1,4 +1,4 @@
-"""Tests of the containers of the machine and their figures, on recorded machines."""
+"""Test the manager of container statistics on recorded machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIT = 30.0
 
 
 class Node:
-    """A recorded machine of version 2, whose files a test changes."""
+    """Represent a recorded machine with cgroups of version 2, whose files a test changes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -54,7 +54,7 @@ class Node:
         return self.root / "sys/fs/cgroup" / name[1:]
 
     def use_cpu(self, microseconds: int) -> None:
-        """What the container has used of the processors since it started."""
+        """Set the container's CPU time since its start."""
         text = f"usage_usec {microseconds}\nuser_usec {microseconds}\nsystem_usec 0\n"
         (self.cgroup(APP_V2) / "cpu.stat").write_text(text)
 
@@ -65,7 +65,7 @@ class Node:
         return self.manager.get_requested_containers(name, options, complete=complete)[name]
 
     def cpu_rate(self) -> int | None:
-        """Billionths of a core of the container, as it is shown."""
+        """Return the reported CPU rate of the container, in billionths of a core."""
         found = self.one(APP_V2, count=2)
         last = v2.container_stats_from_v1(APP_V2, found.spec, found.stats)[-1]
         return last.cpu_inst.usage.total if last.cpu_inst is not None else None
@@ -104,7 +104,7 @@ def test_containers_below_one(node: Node) -> None:
 
 
 def test_what_is_listed(node: Node) -> None:
-    """Nobody asked for other services, and mounts are no containers; one of the runtime is listed wherever it is."""
+    """Other services and mounts are not listed; a container of the runtime is listed wherever its cgroup is."""
     other = "e" * 64
     node.containers.known[other] = Container(other, {}, "", is_sandbox=False)
     for name in ("system.slice/sshd.service", "kubepods.slice/run.mount", f"k8s.io/{other}", f"k8s.io/{'d' * 64}"):
@@ -115,7 +115,7 @@ def test_what_is_listed(node: Node) -> None:
 
 
 def test_cgroups_that_a_container_has_made_are_nobodys(node: Node) -> None:
-    """Their names may be those of another container, and of another pod."""
+    """Cgroups that a container creates are not listed, because their names may be those of other containers or pods."""
     other = "e" * 64
     node.containers.known[other] = Container(other, {}, "", is_sandbox=False)
     before = set(node.manager.get_requested_containers("/", ALL))
@@ -178,7 +178,7 @@ def test_container_whose_figures_make_no_sense(node: Node, name: str, text: str)
     found = node.manager.get_requested_containers("/", ALL)
     assert BOX_V2 in found
     assert APP_V2 not in found
-    with pytest.raises(ValueError, match=r"many|lacks a figure: 'total'"):
+    with pytest.raises(ValueError, match=r"many|has an incomplete file: 'total'"):
         node.one(APP_V2)
 
 
@@ -206,7 +206,9 @@ def test_figures_are_kept_for_a_second(node: Node) -> None:
 
 
 def test_rates_are_of_ten_to_twenty_seconds(node: Node) -> None:
-    """However often somebody asks. The container uses a millicore more each second."""
+    """Rates refer to ten to twenty seconds, however often a caller asks. The container uses a millicore more each
+    second.
+    """
     used, rates = 0, []
     for second in range(45):
         used += second * 1000
@@ -267,7 +269,7 @@ def test_machine(node: Node) -> None:
 
 
 def test_machine_that_gets_more_memory(node: Node) -> None:
-    """What its limit leaves of the use is how much is available: nothing, if memory was plugged in and is in use."""
+    """The limit follows the machine's memory. Otherwise no memory would seem available after memory was added and used."""
     node.one("/")
     (node.root / "proc/meminfo").write_text("MemTotal: 67108864 kB\nSwapTotal: 0 kB\n")
     memory = node.one("/", max_age=0.0).spec.memory

@@ -1,4 +1,4 @@
-"""Processes that the kernel killed because memory was short, as its log tells of them.
+"""Find the processes that the kernel killed for lack of memory, from its log.
 
 Go: github.com/google/cadvisor/utils/oomparser
 """
@@ -15,21 +15,23 @@ from kubelet.cadvisor.kmsg import KmsgParser, Message
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 
-# What the kernel writes, from first to last: who asked for memory, (which cgroup was full,) who is killed.
+# The kernel writes, in this order: the process that asked for memory, the cgroup that was full (if any), and the
+# process that it kills.
 _FIRST_LINE = re.compile(r"invoked oom-killer:")
 _LEGACY_CONTAINER = re.compile(r"Task in (.*) killed as a result of limit of (.*)")
-# Of kernels since 5.0. Where the machine itself had no memory it says global_oom, and does not match.
+# Kernels since 5.0 write this line. It does not match when the machine itself ran out of memory: the line then says
+# global_oom.
 _CONTAINER = "oom-kill:constraint="
-# What stands between its parts, from the last to the first.
+# The separators between the parts of that line, from the last to the first.
 _SEPARATORS = (",uid=", ",pid=", ",task=", ",task_memcg=", ",oom_memcg=", ",mems_allowed=", ",cpuset=", ",nodemask=")
 _LAST_LINE = re.compile(r"Killed process (?P<pid>\d+) \((?P<name>.+)\)")
 
 
 @dataclass(slots=True)
 class OomInstance:
-    """A process that was killed, and the cgroups that it was in (container) and that was full (victim container).
+    """Describe a killed process, its cgroup (`container_name`) and the cgroup that was full (`victim_container_name`).
 
-    "/" is the machine. Go's names; which of the two is the victim one may well ask.
+    "/" stands for the machine. The field names, of which "victim" is misleading, are those of Go.
     """
 
     time_of_death: datetime
@@ -37,19 +39,19 @@ class OomInstance:
     process_name: str = ""
     container_name: str = "/"
     victim_container_name: str = "/"
-    # One of CONSTRAINT_NONE, CONSTRAINT_CPUSET, CONSTRAINT_MEMORY_POLICY, CONSTRAINT_MEMCG; "" on old kernels.
+    # One of CONSTRAINT_NONE, CONSTRAINT_CPUSET, CONSTRAINT_MEMORY_POLICY and CONSTRAINT_MEMCG; "" on old kernels.
     constraint: str = ""
 
 
 class OomParser:
-    """Reads the kernel's log. Used by one thread."""
+    """Read the kernel log. For one thread."""
 
     def __init__(self, parser: KmsgParser | None = None) -> None:
-        """Raises OSError when the log cannot be read."""
+        """Open the log. Raise OSError if it cannot be read."""
         self._parser = parser or KmsgParser()
 
     def stream_ooms(self, ctx: golang.Context) -> Iterator[OomInstance]:
-        """All that the log still tells of, then those that come, until ctx is done."""
+        """Yield the OOM kills that the log still contains, then each new one, until ctx is done."""
         instance: OomInstance | None = None
         for message in self._parser.parse(ctx):
             if instance is None:
@@ -57,7 +59,7 @@ class OomParser:
                     instance = OomInstance(message.timestamp)
                 continue
             finished = False
-            # Any program that may write to the kernel's log can have written the line.
+            # Any program that may write to the kernel log can have written the line.
             with contain("Failed to read a line of the kernel's log", line=message.text):
                 finished = _is_finished(instance, message)
             if finished:
@@ -69,7 +71,7 @@ class OomParser:
 
 
 def _is_finished(instance: OomInstance, message: Message) -> bool:
-    """Takes from the line what it tells. True when all is told."""
+    """Add the line's data to the instance; report whether the instance is complete."""
     if parts := _container_parts(message.text):
         instance.constraint, _, _, _, oom, task, name, pid, _ = parts
         instance.container_name, instance.victim_container_name = task, oom
@@ -86,9 +88,9 @@ def _is_finished(instance: OomInstance, message: Message) -> bool:
 
 
 def _container_parts(text: str) -> list[str]:
-    """What stands between the separators of a line of a kernel since 5.0; [] for any other line.
+    """Return the parts of a line of a kernel since 5.0; [] for any other line.
 
-    An expression would try all ways to share out a line in which the names of cgroups hold separators.
+    A regular expression would try all ways to split a line in which the cgroup names contain separators.
     """
     rest = text.partition(_CONTAINER)[2]
     parts: list[str] = []

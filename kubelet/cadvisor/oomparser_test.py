@@ -1,4 +1,7 @@
-"""Go: github.com/google/cadvisor/utils/oomparser/oomparser_test.go"""
+"""Test the parser of OOM kills in the kernel log.
+
+Go: github.com/google/cadvisor/utils/oomparser/oomparser_test.go
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pkg import golang
 
 _START = datetime(2026, 11, 21, tzinfo=UTC)
 _POD = "/kubepods/burstable/pod8af7a8cb/4f2a"
-# What a kernel 6.18 wrote, shortened, for a container over its limit and for a machine without memory.
+# The shortened messages of a kernel 6.18 for a container over its limit and for a machine without memory.
 _OF_CONTAINER = f"""\
 tail invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=999
 CPU: 1 UID: 0 PID: 21540 Comm: tail Not tainted 6.18.44 #1 PREEMPT(none)
@@ -40,7 +43,7 @@ Killed process 19667 (evil-program2) total-vm:1460016kB, anon-rss:1414008kB, fil
 
 
 class _Log:
-    """A kernel's log that says these lines, a second apart, and ends."""
+    """Represent a kernel log that consists of these lines, a second apart."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines(keepends=True)
@@ -85,7 +88,7 @@ def test_other_lines_and_several_reports() -> None:
 
 
 def test_a_cgroup_whose_name_holds_the_separators() -> None:
-    """It took minutes to try all ways to share them out."""
+    """A cgroup name full of separators is parsed quickly. An attempt of all ways to split it took minutes."""
     odd = ",cpuset=,mems_allowed=,oom_memcg=,task_memcg=,task=,pid=1" * 100
     line = f"oom-kill:constraint=C,nodemask=0,cpuset={odd},mems_allowed=0,oom_memcg=/a,task_memcg=/b,task=c,pid=7,uid=0"
     (found,) = _read(f"x invoked oom-killer: y\n{line}\n")
@@ -94,12 +97,12 @@ def test_a_cgroup_whose_name_holds_the_separators() -> None:
 
 
 def test_report_that_is_cut_short() -> None:
-    """The kernel wrote over the rest: the next report is taken for its own."""
+    """A report that the kernel overwrote is completed by the next report."""
     assert [instance.pid for instance in _read(_OF_CONTAINER.splitlines()[0] + "\n" + _OF_MACHINE)] == [77]
 
 
 def test_line_that_cannot_be_read_is_skipped() -> None:
-    """A program that may write to the kernel's log can write this line."""
+    """A line that cannot be parsed is skipped, because any program that may write to the kernel log can write one."""
     nonsense = f"Killed process {'9' * 5000} (tail) total-vm:68048kB\n"
     first, rest = _OF_CONTAINER.split("\n", 1)
     assert _read(f"{first}\n{nonsense}{rest}") == _read(_OF_CONTAINER.replace("\n", "\n \n", 1))

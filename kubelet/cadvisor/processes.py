@@ -1,4 +1,4 @@
-"""What the processes of a container have open, and what went through its network.
+"""Count the open files of a container's processes, and read its network statistics.
 
 Go: github.com/google/cadvisor/container/libcontainer/handler.go
 """
@@ -13,25 +13,25 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from pkg.util import procfs
 
-# Interfaces that are no container's way out, or one end of another's.
+# Interfaces that lead out of no container, or that are one end of another container's.
 _IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
-# Of a line of /proc/PID/net/dev: the name, then eight figures of what came in and eight of what went out.
+# A line of /proc/PID/net/dev has the name, then eight numbers for received and eight for sent data.
 _DEV_FIELDS = 17
 _MAX_OPEN_FILES = "Max open files"
-# Processes of one cgroup whose open files are counted.
+# The maximum number of processes of one cgroup whose open files are counted.
 MAX_EXAMINED_PROCESSES = 10_000
-# Descriptors of these of which it is looked up whether they are sockets.
+# The maximum number of descriptors of one cgroup that are checked for sockets.
 MAX_EXAMINED_FILES = 10_000
-# Descriptors that are counted one by one, as before Linux 6.2.
+# The maximum number of descriptors that are counted one by one, which is necessary before Linux 6.2.
 MAX_COUNTED_FILES = 100_000
-# Interfaces of one network.
+# The maximum number of interfaces of one network namespace.
 MAX_INTERFACES = 256
 
 
 def count_open_files(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
-    """Fill in what these have open, and the limits. root_pid is the container's first process, 0 if it is none.
+    """Fill in the open files of these processes, and the limits of `root_pid`, the container's first process (0: none).
 
-    Takes as long as there are files: a system call for each, after which others may have the interpreter.
+    The call takes a system call for each open file, and each system call lets other threads run.
     """
     left = MAX_EXAMINED_FILES
     for pid in pids[:MAX_EXAMINED_PROCESSES]:
@@ -41,11 +41,11 @@ def count_open_files(proc: str, pids: Sequence[int], root_pid: int, stats: info.
 
 
 def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) -> int:
-    """Add what a process has open, nothing for one that has ended; look for sockets among so many, and return how many.
+    """Add the open files of a process, or none if it has ended, and return how many were checked for sockets.
 
-    DIVERGES (safer): beyond MAX_EXAMINED_FILES of a cgroup, files are counted, and sockets among them are not.
-    Go: github.com/google/cadvisor/container/libcontainer/handler.go, processStatsFromProcs: has no bound.
-    Why: thousands of processes may each have a million files open, and all who ask for figures would wait.
+    DIVERGES (safer): beyond MAX_EXAMINED_FILES of a cgroup, the kubelet counts files but not the sockets among them.
+    Go: github.com/google/cadvisor/container/libcontainer/handler.go, processStatsFromProcs: has no limit.
+    Why: thousands of processes may each have a million open files, and all callers that ask for statistics would wait.
     Test: processes_test.py:test_only_so_many_files_are_looked_at
     """
     examined = counted = 0
@@ -65,7 +65,7 @@ def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) ->
 
 
 def _number_of_files(directory: str) -> int:
-    """Which Linux tells since 6.2; 0 before. Raises OSError."""
+    """Return the number of open files that Linux reports since 6.2; 0 on older kernels. Raise OSError."""
     return os.stat(directory).st_size
 
 
@@ -73,11 +73,11 @@ def _target(path: str) -> str:
     try:
         return os.readlink(path)
     except OSError:
-        return ""  # Closed since.
+        return ""  # The file was closed meanwhile.
 
 
 def _limits(directory: str) -> str:
-    """ "" of a process that has ended."""
+    """Return the process's limits, or "" if it has ended."""
     try:
         return files.read(directory, "limits")
     except OSError:
@@ -85,7 +85,7 @@ def _limits(directory: str) -> str:
 
 
 def _ulimits(text: str) -> list[info.UlimitSpec]:
-    """Of all limits, that of open files."""
+    """Return the limit on open files."""
     found: list[info.UlimitSpec] = []
     for line in procfs.split_lines(text):
         if line.startswith(_MAX_OPEN_FILES):
@@ -99,12 +99,12 @@ def _ulimit(text: str) -> int:
 
 
 def network_stats(proc: str, pid: int) -> list[info.InterfaceStats]:
-    """The interfaces of the network that this process sees. Raises OSError, ValueError."""
+    """List the interfaces of this process's network namespace. Raise OSError or ValueError."""
     lines = procfs.lines(f"{proc}/{pid}/net/dev")[2:]
     interfaces: list[info.InterfaceStats] = []
-    # Who may make one in the network of a pod may make thousands.
+    # A pod that may create interfaces in its network namespace may create thousands.
     for line in lines[:MAX_INTERFACES]:
-        # Of a name the kernel refuses only blanks, slashes and colons.
+        # An interface name may hold any character except blanks, slashes and colons.
         name, _, numbers = line.lstrip(" ").partition(":")
         fields = numbers.split()
         if len(fields) != _DEV_FIELDS - 1:

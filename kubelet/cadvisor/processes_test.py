@@ -1,4 +1,4 @@
-"""Tests of what processes have open, and of their network."""
+"""Test the counting of open files and the network statistics."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_interfaces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["eth\u2003", "eth\x1c", "eth\x85", "eth\udcff"])
 def test_interface_with_a_strange_name(tmp_path: Path, name: str) -> None:
-    """A container with NET_ADMIN chooses it; the kernel refuses only blanks, slashes and colons of ASCII."""
+    """A name may contain anything but blanks, slashes and colons, because a container with NET_ADMIN chooses it."""
     (tmp_path / "7/net").mkdir(parents=True)
     (tmp_path / "7/net/dev").write_bytes(os.fsencode(DEV.replace("eth0", name)))
     assert [interface.name for interface in processes.network_stats(str(tmp_path), 7)] == [name]

@@ -1,4 +1,4 @@
-"""How processors, caches and memory lie to one another: NUMA nodes, cores, threads.
+"""Read the topology of processors, caches and memory: NUMA nodes, cores, threads.
 
 Go: github.com/google/cadvisor/utils/sysinfo, github.com/google/cadvisor/utils/sysfs
 """
@@ -24,7 +24,7 @@ _LEVEL_OF_CORES = 2
 
 @dataclass(frozen=True, slots=True)
 class _CacheInfo:
-    """A cache as one processor sees it, and how many processors share it."""
+    """Hold a cache of a processor and the number of processors that share it."""
 
     cache: info.Cache
     cpus: int
@@ -32,7 +32,7 @@ class _CacheInfo:
 
 @dataclass(slots=True)
 class _Core:
-    """A core while its threads are being found."""
+    """Collect the threads of a core."""
 
     id: int
     socket_id: int
@@ -40,10 +40,10 @@ class _Core:
 
 
 def get_nodes_info(root: Path) -> tuple[tuple[info.Node, ...], int]:
-    """The NUMA nodes of the machine, in the order of their numbers, and how many processors are online.
+    """Return the machine's NUMA nodes, ordered by number, and the number of processors that are online.
 
-    A machine without NUMA has a node for each socket, which is without memory. Raises OSError, ValueError for files
-    that cannot be read or make no sense; LookupError when there is no processor.
+    A machine without NUMA gets a node without memory for each socket. Raise OSError or ValueError for files that cannot
+    be read or parsed, and LookupError if there is no processor.
     """
     directories = _numbered(root / _NODES, "node")
     if not directories:
@@ -55,9 +55,9 @@ def get_nodes_info(root: Path) -> tuple[tuple[info.Node, ...], int]:
 
 
 def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
-    """What is set apart, in the order of the directories' names; nothing on a kernel without huge pages.
+    """Return the huge pages, ordered by directory name; none if the kernel has no huge pages.
 
-    Raises OSError, ValueError when a number cannot be read.
+    Raise OSError or ValueError if a number cannot be read.
     """
     try:
         names = sorted(entry.name for entry in directory.iterdir())
@@ -70,9 +70,9 @@ def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
 
 
 def unique_cpu_properties(root: Path, name: str) -> int:
-    """How many different values the processors that are online have, each socket counted for itself; 0 if unknown.
+    """Count the distinct values of a property of the online processors, for each socket separately; 0 if unknown.
 
-    Raises OSError when the processors cannot be listed.
+    Raise OSError if the processors cannot be listed.
     """
     try:
         online = _online_cpus(root)
@@ -107,7 +107,7 @@ def _numa_node(root: Path, id: int, directory: Path, online: frozenset[int] | No
 
 
 def _cpu_topology(root: Path) -> tuple[tuple[info.Node, ...], int]:
-    """A node for each socket, on a kernel that knows no NUMA."""
+    """Return a node for each socket, for a kernel without NUMA."""
     cpus = _numbered(root / CPUS, "cpu")
     if not cpus:
         raise LookupError(f"no CPU is available, cpusPath: {root / CPUS}")
@@ -127,7 +127,7 @@ def _cpu_topology(root: Path) -> tuple[tuple[info.Node, ...], int]:
 
 
 def _cores(cpus: list[tuple[int, Path]], online: frozenset[int] | None) -> list[_Core]:
-    """The physical cores of these processors, in the order of their first threads."""
+    """Return the physical cores of these processors, ordered by their first threads."""
     found: dict[tuple[int, int], _Core] = {}
     for cpu, directory in cpus:
         if not _is_online(cpu, online):
@@ -140,9 +140,10 @@ def _cores(cpus: list[tuple[int, Path]], online: frozenset[int] | None) -> list[
 
 
 def _with_caches(root: Path, cores: list[_Core]) -> tuple[tuple[info.Core, ...], tuple[info.Cache, ...]]:
-    """The cores with the caches of their own and those that only some of the node's cores share; the node's caches.
+    """Return the cores, with their own caches and those that only some cores of the node share, and the node's caches.
 
-    Once a core's caches cannot be read, those after it have none: the kernels of some virtual machines tell nothing.
+    After the first core whose caches cannot be read, no further core has any, because the kernels of some virtual
+    machines report none.
     """
     node_caches: dict[info.Cache, None] = {}
     done: list[info.Core] = []
@@ -152,7 +153,7 @@ def _with_caches(root: Path, cores: list[_Core]) -> tuple[tuple[info.Core, ...],
         uncore: dict[info.Cache, None] = {}
         try:
             for seen in _caches(root, core.threads[0]) if readable else ():
-                # How many threads the node has: each core counted like this one.
+                # Compute the number of the node's threads as if each core had as many as this one, as cAdvisor does.
                 if seen.cache.level > _LEVEL_OF_CORES:
                     of_node = seen.cpus == len(cores) * len(core.threads)
                     (node_caches if of_node else uncore)[seen.cache] = None
@@ -168,7 +169,7 @@ def _with_caches(root: Path, cores: list[_Core]) -> tuple[tuple[info.Core, ...],
 
 
 def _caches(root: Path, cpu: int) -> Iterator[_CacheInfo]:
-    """All of them are read before the first is given: half of them would be a wrong picture."""
+    """Yield the caches after reading all of them, because a part of them would be misleading."""
     directory = root / CPUS / f"cpu{cpu}" / "cache"
     names = sorted(entry.name for entry in directory.iterdir() if entry.name.startswith("index"))
     yield from [_cache(f"{directory}/{name}") for name in names]
@@ -186,14 +187,14 @@ def _cache(directory: str) -> _CacheInfo:
 
 
 def _node_memory(directory: Path) -> int:
-    """In bytes; 0 when the kernel does not tell."""
+    """Return the node's memory in bytes, or 0 if the kernel does not report it."""
     text = files.read_or_empty(str(directory), "meminfo")
     if not text:
         klog.warning_s("Found node without memory information", nodeDir=directory)
         return 0
     match = _MEMORY.search(text)
     if match is None:
-        raise ValueError(f"{directory}/meminfo tells no total of memory: {text!r}")
+        raise ValueError(f"{directory}/meminfo has no MemTotal: {text!r}")
     return int(match[1]) * 1024
 
 
@@ -205,7 +206,7 @@ def _distances(directory: Path) -> tuple[int, ...]:
 
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, Path]]:
-    """The entries such as cpu0, cpu1, in the order of their numbers; none without the directory. Raises OSError."""
+    """List entries such as cpu0 and cpu1 by number; none if the directory is missing. Raise OSError."""
     pattern = re.compile(rf"{kind}(\d+)")
     try:
         names = [entry.name for entry in directory.iterdir()]
@@ -215,7 +216,7 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, Path]]:
 
 
 def _online_cpus(root: Path) -> frozenset[int] | None:
-    """None when processors cannot be taken away: all are online. Raises OSError, ValueError."""
+    """Return the online processors, or None if the kernel cannot take processors offline. Raise OSError or ValueError."""
     text = files.read_or_empty(str(root / CPUS), "online").strip()
     if not text:
         return None
@@ -231,7 +232,9 @@ def _is_online(cpu: int, online: frozenset[int] | None) -> bool:
 
 
 def _topology_number(cpu: Path, name: str) -> int | None:
-    """None when the file is not there, as for a processor that is being taken away. Raises OSError, ValueError."""
+    """Return a number, or None if the file is missing, as for a processor that goes offline. Raise OSError or
+    ValueError.
+    """
     try:
         return _number(cpu / "topology" / name)
     except FileNotFoundError as err:

@@ -1,4 +1,7 @@
-"""Go: github.com/google/cadvisor/utils/sysinfo/sysinfo_test.go, on recorded machines."""
+"""Test the topology of recorded machines.
+
+Go: github.com/google/cadvisor/utils/sysinfo/sysinfo_test.go
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ from pkg.apimachinery.util.runtime.testing import raising
 
 @dataclass(frozen=True)
 class Expected:
-    """What a machine has: counts; the nodes' numbers, memory in MiB and distances; threads of the first and last core;
-    caches of the first core, of the first node, and numbers of those that cores of a node share, by node."""
+    """Describe a machine: its counts; the nodes' numbers, memory in MiB and distances; the threads of the first and the
+    last core; the caches of the first core and of the first node; and, by node, the numbers of the caches that some
+    cores share.
+    """
 
     cpus: int
     cores: int
@@ -47,7 +52,7 @@ _MACHINES = {
         first_core=(0, 1),
         last_core=(19,),
         core_caches=[(1, "Data", 48), (1, "Instruction", 32), (2, "Unified", 1280)],
-        # Cores have not all as many threads, so that the cache of all of them is nobody's alone.
+        # The cores differ in their number of threads, so no cache counts as the node's.
         node_caches=[],
         uncore_caches=[[0]],
     ),
@@ -99,7 +104,7 @@ _MACHINES = {
         distances=[(10, 16, 32, 33), (16, 10, 25, 32), (32, 25, 10, 16), (33, 32, 16, 10)],
         first_core=(0,),
         last_core=(127,),
-        # Its caches have no numbers.
+        # This machine's caches have no ids.
         core_caches=[],
         node_caches=[],
         uncore_caches=[[]] * 4,
@@ -108,7 +113,7 @@ _MACHINES = {
         cpus=8,
         cores=8,
         sockets=3,
-        # Those of the sockets, for there is no NUMA.
+        # The nodes are the sockets, because the machine has no NUMA.
         nodes=[0, 1, 2],
         memory=[0, 0, 0],
         distances=[(), (), ()],
@@ -140,7 +145,7 @@ _MACHINES = {
 
 @pytest.fixture
 def machine_root() -> Iterator[Path]:
-    """In memory, for a machine has thousands of files."""
+    """Provide a directory in memory, because a machine has thousands of files."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         yield Path(directory)
 
@@ -232,13 +237,13 @@ def test_cores_after_one_without_caches_have_none(machine_root: Path, changes: d
     [
         ({_cpu("cpu3/topology/core_id"): "x"}, r"cpu3/topology/core_id: invalid literal"),
         ({_cpu("online"): "0-x"}, "invalid literal"),
-        ({"sys/devices/system/node/node0/meminfo": "nothing"}, r"node0/meminfo tells no total of memory: 'nothing"),
+        ({"sys/devices/system/node/node0/meminfo": "nothing"}, r"node0/meminfo has no MemTotal: 'nothing"),
         ({"sys/devices/system/node/node0/distance": "near"}, "invalid literal .*near"),
         ({"sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages": "x"}, "nr_hugepages: invalid"),
     ],
 )
 def test_files_that_make_no_sense(machine_root: Path, changes: dict[str, str | None], fault: str) -> None:
-    """The node comes up, with as many processors as this process has; who needs to know more does not."""
+    """The node starts with as many CPUs as this process may use; callers that need the topology fail."""
     root = build_machine("intel_hybrid", machine_root)
     _change(root, changes)
     with pytest.raises(ValueError, match=fault):

@@ -1,4 +1,4 @@
-"""A machine whose facts and figures the test sets.
+"""Provide a machine whose facts and statistics the test sets.
 
 Go: pkg/kubelet/cadvisor/testing
 """
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeCadvisor:
-    """Answers what it is given; err is raised by every question, fs_err by those about file systems."""
+    """Return what the test has set. Every method raises `err`, those about file systems also `fs_err`."""
 
     machine: cadvisorapi.MachineInfo = field(
         default_factory=lambda: cadvisorapi.MachineInfo(num_cores=1, memory_capacity=2**30)
     )
     version: cadvisorapi.VersionInfo = field(default_factory=cadvisorapi.VersionInfo)
-    # By cgroup name.
+    # The keys are cgroup names.
     containers_v2: dict[str, cadvisorapiv2.ContainerInfo] = field(default_factory=dict)
     containers_v1: dict[str, cadvisorapi.ContainerInfo] = field(default_factory=dict)
     images_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
     root_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
     container_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
-    # By path; a path that is not there raises FileNotFoundError.
+    # The keys are paths; any other path raises FileNotFoundError.
     dir_fs: dict[str, cadvisorapiv2.FsInfo] = field(default_factory=dict)
     err: Exception | None = None
     fs_err: Exception | None = None
-    # The questions about containers: name and options.
+    # The name and the options of each request for containers.
     calls: list[tuple[str, cadvisorapiv2.RequestOptions]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class FakeCadvisor:
 
 
 def _asked(names: Iterable[str], name: str, options: cadvisorapiv2.RequestOptions) -> list[str]:
-    """The names that were asked for, of those there are. Raises LookupError when there is none."""
+    """Return the requested names among the existing ones. Raise LookupError if there is none."""
     below = name.rstrip("/") + "/"
     found = [key for key in names if key == name or (options.recursive and key.startswith(below))]
     if not found:
@@ -101,22 +101,22 @@ def _asked(names: Iterable[str], name: str, options: cadvisorapiv2.RequestOption
 
 @dataclass
 class FakeContainers:
-    """A runtime that knows these containers, by id."""
+    """Represent a runtime that knows these containers by id."""
 
     known: dict[str, Container] = field(default_factory=dict)
 
     def learn(self, ids: Collection[str]) -> None:
-        """It knows all there are."""
+        """Do nothing, because all containers are known."""
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """It keeps all."""
+        """Do nothing, so that all containers stay."""
 
     def get(self, id: str) -> Container | None:
         return self.known.get(id)
 
 
 def unpack_tree(name: str, directory: Path) -> str:
-    """Make the files of a recorded machine (a file of testdata) in a directory, and tell its name.
+    """Create the files of a recorded machine (a file of testdata) in a directory, and return the directory's name.
 
     A line "== PATH" begins a file.
     """
@@ -130,10 +130,10 @@ def unpack_tree(name: str, directory: Path) -> str:
 
 
 def build_machine(name: str, directory: Path) -> Path:
-    """Make the files that tell of processors and NUMA nodes, as a recorded machine (testdata/machines) has them.
+    """Create the files about processors and NUMA nodes of a recorded machine (testdata/machines).
 
-    A line tells of the processors that are online, of a node, or of a processor; of caches (level, kind, size, number,
-    and the processors that share it) only the first processor of a core does. What a line leaves out is no file.
+    A line describes the online processors, a node, or a processor. Only the first processor of a core lists the caches
+    (level, kind, size, number, and the processors that share it). A value that the line lacks gets no file.
     """
     root = directory / "sys/devices/system"
     for line in (Path(__file__).parent / "testdata/machines" / f"{name}.txt").read_text().splitlines():
@@ -182,7 +182,7 @@ def _build_cpu(cpu: Path, words: list[list[str]]) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    """Those of a list such as 0-3,7."""
+    """Return the numbers of a list such as 0-3,7."""
     ranges = (part.partition("-") for part in text.split(",") if part)
     return [number for first, _, last in ranges for number in range(int(first), int(last or first) + 1)]
 

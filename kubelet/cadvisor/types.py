@@ -1,4 +1,4 @@
-"""What the kubelet asks about the machine and its control groups.
+"""Define what the kubelet needs to know about the machine and its cgroups.
 
 Go: pkg/kubelet/cadvisor/types.go
 """
@@ -13,53 +13,55 @@ from pkg import golang
 
 
 class Interface(Protocol):
-    """Where facts of the machine and figures of its containers come from; safe from any thread.
+    """Define what the kubelet needs from a source of machine facts and container statistics. Thread-safe.
 
-    What is returned may be shared: look, do not change.
+    The returned objects may be shared: callers must not change them.
     """
 
     def start(self) -> None:
-        """Prepares for being asked. Raises OSError when the machine cannot be read."""
+        """Prepare for requests. Raise OSError if the machine cannot be read."""
         ...
 
     def container_info_v2(
         self, name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapiv2.ContainerInfo]:
-        """The container of this cgroup name ("/" is the machine), by name; with all below it when asked recursively.
+        """Return the container of this cgroup name ("/" is the machine), and its descendants if the request is
+        recursive.
 
-        Raises LookupError when there is no such container, OSError or ValueError when it cannot be read.
+        The keys are cgroup names. Raise LookupError if there is no such container, and OSError or ValueError if it
+        cannot be read.
         """
         ...
 
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapi.ContainerInfo]:
-        """The same, as it is collected, with what processes have open: what the metrics page shows.
+        """Return the containers in the form in which they are collected, with the open files of their processes.
 
-        Raises as container_info_v2 does.
+        The metrics page shows these values. Raise the same exceptions as container_info_v2.
         """
         ...
 
     def machine_info(self) -> cadvisorapi.MachineInfo:
-        """Raises OSError when /proc cannot be read."""
+        """Describe the machine. Raise OSError if /proc cannot be read."""
         ...
 
     def version_info(self) -> cadvisorapi.VersionInfo:
-        """Raises OSError when the kernel does not tell its version."""
+        """Return the versions. Raise OSError if the kernel's version cannot be read."""
         ...
 
     def images_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
-        """The file system of images. Raises ValueError when the runtime is one that must be asked by CRI instead."""
+        """Return the image file system. Raise ValueError if the runtime must be asked through the CRI instead."""
         ...
 
     def root_fs_info(self) -> cadvisorapiv2.FsInfo:
-        """The file system of the kubelet's root directory. Raises OSError."""
+        """Return the file system of the kubelet's root directory. Raise OSError."""
         ...
 
     def container_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
-        """The file system of containers' writable layers. Raises ValueError as images_fs_info does."""
+        """Return the file system of the containers' writable layers. Raise ValueError as images_fs_info does."""
         ...
 
     def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
-        """The file system that a path is on. Raises OSError."""
+        """Return the file system that holds a path. Raise OSError."""
         ...

@@ -1,4 +1,4 @@
-"""From machine facts to a node's capacity.
+"""Convert machine facts to a node's capacity.
 
 Go: pkg/kubelet/cadvisor/util.go
 """
@@ -12,7 +12,7 @@ from pkg.apimachinery.api import resource
 
 
 def capacity_from_machine_info(info: MachineInfo) -> dict[str, resource.Quantity]:
-    """cpu, memory and huge pages of the machine, by resource name."""
+    """Return the machine's CPU, memory and huge pages by resource name."""
     capacity = {
         v1.RESOURCE_CPU: resource.new_milli_quantity(info.num_cores * 1000),
         v1.RESOURCE_MEMORY: resource.new_quantity(info.memory_capacity, resource.Format.BINARY_SI),
@@ -26,5 +26,5 @@ def capacity_from_machine_info(info: MachineInfo) -> dict[str, resource.Quantity
 
 
 def ephemeral_storage_capacity_from_fs_info(info: FsInfo) -> dict[str, resource.Quantity]:
-    """The storage that goes with the node, by resource name."""
+    """Return the node's ephemeral storage by resource name."""
     return {v1.RESOURCE_EPHEMERAL_STORAGE: resource.new_quantity(info.capacity, resource.Format.BINARY_SI)}

@@ -1,4 +1,4 @@
-"""Reading control groups: what they may have, what they have used, and who is in them; version 1 and 2.
+"""Read the limits, statistics and processes of cgroups, of version 1 and of version 2.
 
 Go: github.com/opencontainers/cgroups/fs, github.com/opencontainers/cgroups/fs2,
 github.com/google/cadvisor/container/libcontainer, github.com/google/cadvisor/container/common

@@ -1,4 +1,4 @@
-"""The reader for the version of cgroups that the node has.
+"""Choose the reader for the node's version of cgroups.
 
 Go: github.com/google/cadvisor/container/libcontainer/helpers.go
 """
@@ -12,14 +12,14 @@ from pkg import klog
 
 
 def new_cgroups(root: str = CGROUP_ROOT) -> Cgroups:
-    """A reader for the version that the node has."""
+    """Return a reader for the node's version of cgroups."""
     return v2.CgroupsV2(root) if is_cgroup2_unified_mode(root) else v1.CgroupsV1(root)
 
 
 def is_psi_enabled(root: str = CGROUP_ROOT) -> bool:
-    """Whether the kernel tells how long tasks wait for what, which it does for cgroups of version 2 alone."""
+    """Report whether the kernel offers pressure stall information (PSI), which only cgroups of version 2 have."""
     name = "cpu.pressure"
-    # Of some kernels, to which it was not said at their start, the file is there and cannot be read.
+    # A kernel that was booted without the parameter psi=1 may have the file, but reading it fails.
     try:
         if not files.read(root, name):
             raise OSError("the file is empty")

@@ -1,4 +1,4 @@
-"""Tests of what is read from control groups, on recorded machines."""
+"""Test the cgroup readers on recorded machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_version_of_the_machine(tmp_path: Path) -> None:
         root = unpack_tree(tree, tmp_path / tree)
         assert isinstance(cgroups.new_cgroups(f"{root}/sys/fs/cgroup"), kind)
         assert cgroups.is_psi_enabled(f"{root}/sys/fs/cgroup") == (kind is cgroups.CgroupsV2)
-        # That of a kernel that was not told to measure.
+        # The file of a kernel that was booted without PSI is empty.
         (Path(root) / "sys/fs/cgroup/cpu.pressure").write_text("")
         assert not cgroups.is_psi_enabled(f"{root}/sys/fs/cgroup")
 
@@ -288,7 +288,9 @@ def test_v2_what_cannot_be_read_is_not_nothing(
 
 
 def test_file_that_the_kernel_does_not_offer(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as that of pressure, where it is switched off, and that of processes where there are threads alone."""
+    """Files that the kernel does not support, such as the pressure of a kernel without PSI, or the processes of a
+    cgroup that holds only threads, count as empty.
+    """
 
     def read(path: str) -> str:
         if path.endswith((".pressure", "cgroup.procs")):
@@ -316,7 +318,7 @@ def test_cgroups_too_deep_for_any_path_keep_no_others_from_being_listed(v2: cgro
     os.close(deepest)
     names = v2.names()
     assert BOX_V2 in names and f"{APP_V2}/{name}" in names
-    # Otherwise pytest could not remove the test's directory.
+    # pytest cannot remove a directory with such a long path.
     filetree.remove_all(str(tmp_path / "sys/fs/cgroup" / APP_V2[1:] / name))
 
 
@@ -330,7 +332,7 @@ def test_v2_machine(v2: cgroups.Cgroups) -> None:
 
 
 def test_v2_root_of_a_container(v2: cgroups.Cgroups, tmp_path: Path) -> None:
-    """For a kubelet that sees no more of the machine."""
+    """The root cgroup that a container sees has its own memory statistics."""
     (tmp_path / "sys/fs/cgroup/memory.current").write_text("4096\n")
     (tmp_path / "sys/fs/cgroup/memory.swap.current").write_text("8192\n")
     memory = v2.stats("/").memory
@@ -369,7 +371,7 @@ def test_v2_names(v2: cgroups.Cgroups) -> None:
     assert v2.processes(APP_V2) == [25353, 25756]
 
 
-# What both share.
+# Functions for both versions.
 
 
 def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:
@@ -387,7 +389,9 @@ def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:
 def test_time_to_come_that_a_container_has_set(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, version: str, seconds: int
 ) -> None:
-    """The file systems of cgroups take any time; that of the test may not."""
+    """A creation time in the future is ignored. `os.stat` is replaced because the test's file system may refuse such
+    times.
+    """
     here: cgroups.Cgroups = request.getfixturevalue(version)
     name = APP_V1 if version == "v1" else APP_V2
     status = SimpleNamespace(st_mtime=float(seconds))
@@ -418,7 +422,7 @@ def test_big_files_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    """Whatever it has, it can be read."""
+    """The cgroups of the machine that runs the test can be read."""
     here = cgroups.new_cgroups()
     assert here.stats("/").cpu.usage.total > 0
     assert "/" in here.names()

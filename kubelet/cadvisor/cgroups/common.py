@@ -1,4 +1,4 @@
-"""What both versions of cgroups offer, and what they share.
+"""Define the interface of the cgroup readers and what both versions share.
 
 Go: github.com/google/cadvisor/container/common/helpers.go, github.com/google/cadvisor/container/libcontainer/helpers.go
 """
@@ -16,40 +16,43 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 
 _MINUTE = 60.0
-# A directory without directories: its name, and its own ".".
+# A directory without subdirectories has two links: its name and its own ".".
 _LINKS_OF_LEAF = 2
 
 
 class Cgroups(Protocol):
-    """The machine's control groups, each by its name: "/kubepods/burstable". Safe from any thread."""
+    """Define what the manager needs from a reader of the machine's cgroups. Thread-safe.
+
+    A cgroup's name is its path below the root, such as "/kubepods/burstable".
+    """
 
     def exists(self, name: str) -> bool: ...
 
     def names(self) -> list[str]:
-        """All there are, parents before their children, the first is "/". Raises OSError."""
+        """List the names of all cgroups, each parent before its children; "/" comes first. Raise OSError."""
         ...
 
     def spec(self, name: str) -> info.ContainerSpec:
-        """What the cgroup may have, and which figures there are of it.
+        """Return the limits of the cgroup, and which statistics it has.
 
-        Raises OSError and ValueError when a file of it cannot be read or makes no sense.
+        Raise OSError or ValueError if one of its files cannot be read or parsed.
         """
         ...
 
     def stats(self, name: str) -> info.ContainerStats:
-        """What it has used so far.
+        """Return the cgroup's statistics.
 
-        Raises OSError when it has gone or cannot be read, ValueError when a file makes no sense.
+        Raise OSError if the cgroup no longer exists or cannot be read, and ValueError if a file cannot be parsed.
         """
         ...
 
     def processes(self, name: str) -> list[int]:
-        """The processes right in it, as ids; none when it has gone. Raises OSError."""
+        """List the ids of the cgroup's own processes; none if the cgroup no longer exists. Raise OSError."""
         ...
 
 
 def walk(mount_points: Sequence[str]) -> list[str]:
-    """The names of all cgroups in these hierarchies, parents first. Raises OSError."""
+    """List the names of all cgroups in these hierarchies, parents first. Raise OSError."""
     names: dict[str, None] = {"/": None}
     for mount_point in mount_points:
         names.update(dict.fromkeys(_below(mount_point)))
@@ -66,18 +69,19 @@ def _below(mount_point: str) -> Iterator[str]:
 
 
 def _children(directory: str) -> list[str]:
-    """Of a directory that has directories, which the count of its links tells without looking inside."""
+    """List the subdirectories. The directory's link count shows whether there are any without a scan."""
     try:
         if os.stat(directory).st_nlink == _LINKS_OF_LEAF:
             return []
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
-        return []  # Gone in the meantime.
+        return []  # The cgroup was removed meanwhile.
     except OSError as err:
-        # DIVERGES (safer): cgroups that are so deep in each other that no path leads to them are passed over.
-        # Go: github.com/google/cadvisor/container/common/helpers.go, ListDirectories: lists no cgroup at all then.
-        # Why: a container that may make cgroups could hide all others.
+        # DIVERGES (safer): the listing leaves out cgroups whose nesting makes their path too long.
+        # Go: github.com/google/cadvisor/container/common/helpers.go, ListDirectories: the Go kubelet then lists no
+        # cgroup at all.
+        # Why: a container that may create cgroups could hide all others.
         # Test: cgroups_test.py:test_cgroups_too_deep_for_any_path_keep_no_others_from_being_listed
         if err.errno == errno.ENAMETOOLONG:
             return []
@@ -85,10 +89,10 @@ def _children(directory: str) -> list[str]:
 
 
 def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:
-    """When the cgroup was made: the oldest of its directories' times, not before the machine started.
+    """Return when the cgroup was created: the oldest time of its directories, but not before the machine's boot.
 
-    A directory's own time moves when a child is made in it; that of unchanging_file does not. A time to come does not
-    count. A container whose cgroup is its own may set any, also one that is too late for a datetime.
+    The time of a directory changes when a child is created in it; the time of `unchanging_file` does not. Times in the
+    future do not count. A container that owns its cgroup can set any time, even one that is too large for a datetime.
     Go: getSpecInternal
     """
     now = time.time()
@@ -98,16 +102,19 @@ def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:
         for seconds in (files.modified(directory), files.modified(f"{directory}/{unchanging_file}"))
         if seconds is not None and seconds <= now
     ]
-    # Compared as numbers, for the oldest may be too early for a datetime.
+    # Compare the times as numbers, because the oldest may be too early for a datetime.
     return datetime.fromtimestamp(max(min(found), boot_time().timestamp()) if found else 0, UTC)
 
 
 def boot_time() -> datetime:
-    """When the machine started, to the minute."""
+    """Return the time of the machine's boot, rounded down to the minute."""
     started = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return datetime.fromtimestamp(started // _MINUTE * _MINUTE, UTC)
 
 
 def process_ids(directory: str) -> list[int]:
-    """The processes of the cgroup in this directory; none when it has gone or holds threads alone. Raises OSError."""
+    """List the processes of the cgroup in this directory. Raise OSError.
+
+    The list is empty if the cgroup no longer exists or holds only threads.
+    """
     return [int(line) for line in files.read_or_empty(directory, "cgroup.procs").split()]

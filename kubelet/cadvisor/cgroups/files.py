@@ -1,4 +1,4 @@
-"""Small files of the kernel, read in one go.
+"""Read small kernel files with one call each.
 
 Go: github.com/opencontainers/cgroups/fscommon, github.com/google/cadvisor/container/common/helpers.go
 """
@@ -10,19 +10,20 @@ import os
 
 from pkg.util import procfs
 
-# What "max" is as a number.
+# The numeric value of "max".
 UNLIMITED = 2**64 - 1
 
 
 def read(directory: str, name: str) -> str:
-    """The whole file. Raises OSError."""
+    """Return the whole file. Raise OSError."""
     return procfs.read(f"{directory}/{name}")
 
 
 def read_or_empty(directory: str, name: str) -> str:
-    """The file's text, or "" when the file is missing or the kernel does not support it: cgroups and kernels differ.
+    """Return the file's text, or "" if the file is missing or the kernel does not support it.
 
-    Raises OSError when it is there and cannot be read: nothing used is another thing than nothing known.
+    Versions of cgroups and of kernels differ in their files. Raise OSError if the file exists and cannot be read,
+    because an unknown usage must not become 0.
     """
     try:
         return read(directory, name)
@@ -35,24 +36,24 @@ def read_or_empty(directory: str, name: str) -> str:
 
 
 def number(directory: str, name: str) -> int:
-    """A file that is one number, or "max". Raises OSError, ValueError."""
+    """Return the content of a file that holds one number or "max". Raise OSError or ValueError."""
     return parse_number(read(directory, name))
 
 
 def number_or_zero(directory: str, name: str) -> int:
-    """The same; 0 for a file that is not there, or that the kernel does not offer."""
+    """Return the number in a file, or 0 if the file is missing or the kernel does not support it."""
     text = read_or_empty(directory, name)
     return parse_number(text) if text.strip() else 0
 
 
 def parse_number(text: str) -> int:
-    """Negative numbers, which mean that nothing is set, are 0. Raises ValueError."""
+    """Parse a number or "max". A negative number means that no value is set, and becomes 0. Raise ValueError."""
     text = text.strip()
     return UNLIMITED if text == "max" else max(int(text), 0)
 
 
 def pairs(text: str) -> dict[str, int]:
-    """A file of lines with a name and a number each."""
+    """Parse a file whose lines consist of a name and a number."""
     found: dict[str, int] = {}
     for line in procfs.split_lines(text):
         key, _, value = line.partition(" ")
@@ -62,7 +63,10 @@ def pairs(text: str) -> dict[str, int]:
 
 
 def modified(path: str) -> float | None:
-    """When the file was last changed, in seconds since 1970 as anybody may have set them; None when it is not there."""
+    """Return the file's modification time, in seconds since 1970, or None if there is no file.
+
+    The owner of a file can set any time.
+    """
     try:
         return os.stat(path).st_mtime
     except OSError:

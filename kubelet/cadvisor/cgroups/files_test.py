@@ -1,4 +1,4 @@
-"""Files are read to their end."""
+"""Test that files are read to their end."""
 
 from __future__ import annotations
 

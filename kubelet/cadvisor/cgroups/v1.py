@@ -1,4 +1,4 @@
-"""Control groups of version 1: a hierarchy for each controller.
+"""Read cgroups of version 1, which have one hierarchy for each controller.
 
 Go: github.com/opencontainers/cgroups/fs, github.com/google/cadvisor/container/libcontainer/handler.go
 """
@@ -15,12 +15,12 @@ from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
 from pkg.util import procfs
 
-# The hierarchies that have the figures which a kubelet shows.
+# The controllers whose statistics a kubelet shows.
 _CONTROLLERS = ("cpu", "cpuacct", "memory", "pids", "blkio")
-# What a tick of cpuacct.stat is.
+# The length of a tick in cpuacct.stat.
 _TICK_NANOSECONDS = 10_000_000
 
-# Where the figures of disks are, by the scheduler that keeps them: the first group that has any counts.
+# The files of the disk statistics for each I/O scheduler. The first group whose files hold numbers counts.
 _BFQ = {"bfq.io_serviced_recursive": "io_serviced", "bfq.io_service_bytes_recursive": "io_service_bytes"}
 _TIMES = {
     "sectors_recursive": "sectors",
@@ -42,11 +42,11 @@ _BLKIO_GROUPS = (
 
 
 class CgroupsV1:
-    """Reads below a directory that has one directory for each controller."""
+    """Read below a directory that has one directory for each controller."""
 
     def __init__(self, root: str = CGROUP_ROOT) -> None:
         self._mounts = {name: f"{root}/{name}" for name in _CONTROLLERS if os.path.isdir(f"{root}/{name}")}
-        # Of controllers mounted together the others are links to the same directory.
+        # Controllers that are mounted together are links to the same directory.
         self._distinct = sorted({os.path.realpath(path) for path in self._mounts.values()})
 
     def exists(self, name: str) -> bool:
@@ -69,11 +69,12 @@ class CgroupsV1:
             spec.cpu.quota = files.number_or_zero(cpu, "cpu.cfs_quota_us")
         if memory := paths.get("memory"):
             spec.has_memory = True
-            # Of a limit of 0 nothing would be left, and pods would be evicted.
+            # A limit that cannot be read must raise an error: with a limit of 0 no memory would be available, and the
+            # eviction manager would evict pods.
             spec.memory.limit = files.number(memory, "memory.limit_in_bytes")
             spec.memory.swap_limit = files.number_or_zero(memory, "memory.memsw.limit_in_bytes")
             spec.memory.reservation = files.number_or_zero(memory, "memory.soft_limit_in_bytes")
-        if (pids := paths.get("pids")) and name != "/":  # The root has no such figures.
+        if (pids := paths.get("pids")) and name != "/":  # The root cgroup has no such files.
             spec.has_processes = True
             spec.processes.limit = files.number_or_zero(pids, "pids.max")
         spec.has_disk_io = "blkio" in paths
@@ -100,7 +101,7 @@ class CgroupsV1:
         return stats
 
     def _paths(self, name: str) -> dict[str, str]:
-        """The cgroup's directory by controller. Not every cgroup is in every hierarchy."""
+        """Return the cgroup's directory in each hierarchy that contains it; some lack it."""
         paths = {controller: mount + name.rstrip("/") for controller, mount in self._mounts.items()}
         return {controller: path for controller, path in paths.items() if os.path.isdir(path)}
 
@@ -141,7 +142,7 @@ def _memory(path: str) -> info.MemoryStats:
         total_inactive_file=inactive_file,
         failcnt=files.number(path, "memory.failcnt"),
         kernel_usage=files.number_or_zero(path, "memory.kmem.usage_in_bytes"),
-        # Those of the cgroup alone for both, as in Go.
+        # The counters of the cgroup itself serve for both, as in cAdvisor.
         container_data=faults,
         hierarchical_data=faults,
     )
@@ -153,7 +154,7 @@ def _blkio(path: str, stats: info.DiskIoStats) -> None:
             disks = _disks(files.read_or_empty(path, f"blkio.{name}"))
             if not disks:
                 if number == 0:
-                    break  # Another scheduler.
+                    break  # The disk uses another scheduler.
                 return
             setattr(stats, field, disks)
         else:
@@ -161,7 +162,7 @@ def _blkio(path: str, stats: info.DiskIoStats) -> None:
 
 
 def _disks(text: str) -> list[info.PerDiskStats]:
-    """Lines such as "8:0 Read 4096", "8:0 12"; the total of all at the end is left out."""
+    """Parse lines such as "8:0 Read 4096" or "8:0 12", without the total at the end."""
     disks: dict[tuple[int, int], dict[str, int]] = {}
     for line in procfs.split_lines(text):
         words = line.split()
@@ -173,7 +174,7 @@ def _disks(text: str) -> list[info.PerDiskStats]:
 
 
 def per_disk(disks: Mapping[tuple[int, int], dict[str, int]]) -> list[info.PerDiskStats]:
-    """One entry for each disk; what it is called, somebody else knows."""
+    """Return one entry for each disk; the caller adds the device names."""
     return [info.PerDiskStats(major=major, minor=minor, stats=stats) for (major, minor), stats in disks.items()]
 
 

@@ -1,4 +1,4 @@
-"""Control groups of version 2: one hierarchy for all controllers.
+"""Read cgroups of version 2, which have one hierarchy for all controllers.
 
 Go: github.com/opencontainers/cgroups/fs2, github.com/google/cadvisor/container/libcontainer/handler.go
 """
@@ -16,7 +16,7 @@ from kubelet.util import CGROUP_ROOT
 from pkg.util import procfs
 
 _MIN_WEIGHT, _MAX_WEIGHT = 1, 10000
-# Which figure of io.stat is which in the words of version 1.
+# The keys of io.stat and their names in version 1.
 _IO = {
     "rbytes": ("io_service_bytes", "Read"),
     "wbytes": ("io_service_bytes", "Write"),
@@ -30,7 +30,7 @@ _IO = {
 
 
 class CgroupsV2:
-    """Reads below the mount point of the unified hierarchy; proc is where /proc is."""
+    """Read below the mount point of the unified hierarchy. `proc` is the path of /proc."""
 
     def __init__(self, root: str = CGROUP_ROOT, proc: str = "/proc") -> None:
         self._root = root
@@ -59,7 +59,8 @@ class CgroupsV2:
         if os.path.exists(f"{path}/memory.max"):
             spec.has_memory = True
             spec.memory.reservation = files.number_or_zero(path, "memory.min")
-            # Of a limit of 0 nothing would be left, and pods would be evicted.
+            # A limit that cannot be read must raise an error: with a limit of 0 no memory would be available, and the
+            # eviction manager would evict pods.
             spec.memory.limit = files.number(path, "memory.max")
             spec.memory.swap_limit = files.number_or_zero(path, "memory.swap.max")
         spec.processes.limit = files.number_or_zero(path, "pids.max")
@@ -68,7 +69,7 @@ class CgroupsV2:
     def stats(self, name: str) -> info.ContainerStats:
         path = self._path(name)
         stats = info.ContainerStats(timestamp=datetime.now(UTC))
-        # Old kernels count nothing for the root.
+        # Old kernels have no statistics for the root cgroup.
         read = files.read_or_empty if name == "/" else files.read
         stats.cpu = _cpu(files.pairs(read(path, "cpu.stat")))
         stats.memory = self._memory(path)
@@ -86,11 +87,11 @@ class CgroupsV2:
     def _memory(self, path: str) -> info.MemoryStats:
         text = files.read_or_empty(path, "memory.stat")
         if not text:
-            return info.MemoryStats()  # The controller is off.
+            return info.MemoryStats()  # The memory controller is off.
         stat = files.pairs(text)
         anon, cached = stat.get("anon", 0), stat.get("file", 0)
-        # The machine's root has no counters of its own: what version 1 counts there, and the machine's swap. That of a
-        # container, which is all that a kubelet in it sees, is like any other.
+        # The machine's root cgroup has no memory counters. Its usage is calculated as version 1 does, and its swap is
+        # the machine's. The root that a kubelet in a container sees is an ordinary cgroup.
         is_root = path == self._root and not os.path.exists(f"{path}/memory.current")
         usage = anon + cached if is_root else files.number(path, "memory.current")
         faults = info.MemoryStatsMemoryData(pgfault=stat.get("pgfault", 0), pgmajfault=stat.get("pgmajfault", 0))
@@ -109,7 +110,7 @@ class CgroupsV2:
         )
 
     def _machine_swap(self) -> int:
-        """Bytes of swap in use."""
+        """Return the machine's swap usage in bytes."""
         kibibytes = {
             key: int(value.split()[0])
             for key, _, value in (line.partition(":") for line in procfs.lines(f"{self._proc}/meminfo"))
@@ -119,14 +120,14 @@ class CgroupsV2:
 
 
 def _weight_to_shares(weight: int) -> int:
-    """A weight of 1 to 10000 as the 2 to 262144 shares of version 1; 0 for none."""
+    """Convert a weight between 1 and 10000 to CPU shares of version 1, between 2 and 262144; other weights become 0."""
     if not _MIN_WEIGHT <= weight <= _MAX_WEIGHT:
         return 0
     return 2 + (weight - 1) * 262142 // 9999
 
 
 def _cpu_max(text: str) -> tuple[int, int]:
-    """Quota and period in microseconds; no quota is 0."""
+    """Return quota and period in microseconds; the quota is 0 if there is no limit."""
     quota, _, period = text.strip().partition(" ")
     if not period:
         return 0, 0
@@ -150,7 +151,7 @@ def _cpu(stat: dict[str, int]) -> info.CpuStats:
 
 
 def _io(text: str, stats: info.DiskIoStats) -> None:
-    """Lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0"."""
+    """Parse lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0"."""
     tables: dict[str, dict[tuple[int, int], dict[str, int]]] = {}
     for line in procfs.split_lines(text):
         device, *figures = line.split()
@@ -167,7 +168,10 @@ def _io(text: str, stats: info.DiskIoStats) -> None:
 
 
 def _pressure(path: str, name: str) -> info.PSIStats:
-    """Lines such as "some avg10=0.00 avg60=0.12 avg300=0.05 total=123"; zeros where the kernel does not tell."""
+    """Parse lines such as "some avg10=0.00 avg60=0.12 avg300=0.05 total=123".
+
+    The values are 0 if the kernel does not offer the file.
+    """
     stats = info.PSIStats()
     for line in procfs.split_lines(files.read_or_empty(path, name)):
         kind, *figures = line.split()
@@ -186,7 +190,7 @@ def _pressure(path: str, name: str) -> info.PSIStats:
 
 
 def _threads(path: str, stats: info.ProcessStats) -> None:
-    """Where nobody counts the tasks, the processes are counted."""
+    """Count the tasks, or the processes if the pids controller is off."""
     try:
         stats.threads_current = files.number(path, "pids.current")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What cAdvisor's interface speaks of: figures of control groups and of the machine.
+"""Define cAdvisor's data types for statistics of cgroups and of the machine.
 
-v1 is how they are collected and shown as metrics, v2 is how the kubelet's statistics ask for them.
+The collection and the metrics use v1; the kubelet's statistics use v2.
 
 Go: github.com/google/cadvisor/info
 """

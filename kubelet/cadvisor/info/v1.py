@@ -1,4 +1,4 @@
-"""Figures as they are collected: one container's, and the machine's.
+"""Define the statistics of a container and of the machine in the form in which they are collected.
 
 Go: github.com/google/cadvisor/info/v1 (container.go, machine.go)
 """
@@ -13,9 +13,9 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class CpuSpec(msgspec.Struct):
-    """What a cgroup may have of the processors.
+    """Hold the CPU limits of a cgroup.
 
-    limit is in shares of version 1; quota and period in microseconds, quota 0 when there is none.
+    `limit` is in shares of cgroup version 1; quota and period are in microseconds. The quota is 0 if there is none.
     """
 
     limit: int = 0
@@ -24,7 +24,7 @@ class CpuSpec(msgspec.Struct):
 
 
 class MemorySpec(msgspec.Struct):
-    """What a cgroup may have of memory, in bytes; 2**64 - 1 when nothing limits it."""
+    """Hold the memory limits of a cgroup, in bytes; 2**64 - 1 means "unlimited"."""
 
     limit: int = 0
     reservation: int = 0
@@ -32,13 +32,13 @@ class MemorySpec(msgspec.Struct):
 
 
 class ProcessSpec(msgspec.Struct):
-    """How many tasks a cgroup may have; 0 when nothing limits them."""
+    """Hold the maximum number of tasks of a cgroup; 0 means "unlimited"."""
 
     limit: int = 0
 
 
 class ContainerSpec(msgspec.Struct):
-    """What a container is made of, and which of the figures it has."""
+    """Describe a container and which statistics it has."""
 
     creation_time: datetime = _NEVER
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -55,17 +55,17 @@ class ContainerSpec(msgspec.Struct):
 
 
 class ContainerReference(msgspec.Struct):
-    """A container by its cgroup's name, which is unique on the machine, and by its names in its runtime."""
+    """Identify a container by its cgroup's name, which is unique on the machine, and by its names in the runtime."""
 
     name: str
     id: str = ""
     aliases: list[str] = msgspec.field(default_factory=list)
-    # Where the aliases are unique: the name of the runtime.
+    # The name of the runtime, within which the aliases are unique.
     namespace: str = ""
 
 
 class PSIData(msgspec.Struct):
-    """How long tasks waited: total in microseconds, the averages in percent of the last so many seconds."""
+    """Hold how long tasks waited: the total in microseconds, the averages in percent of the last 10, 60 or 300 seconds."""
 
     total: int = 0
     avg10: float = 0.0
@@ -74,14 +74,14 @@ class PSIData(msgspec.Struct):
 
 
 class PSIStats(msgspec.Struct):
-    """Pressure on one resource: all tasks waited (full), at least one did (some)."""
+    """Hold the pressure on one resource: the time when all tasks waited (full) and when at least one did (some)."""
 
     full: PSIData = msgspec.field(default_factory=PSIData)
     some: PSIData = msgspec.field(default_factory=PSIData)
 
 
 class CpuUsage(msgspec.Struct):
-    """Processor time since the container was made, in nanoseconds."""
+    """Hold the CPU time since the container's creation, in nanoseconds."""
 
     total: int = 0
     per_cpu: list[int] = msgspec.field(default_factory=list)
@@ -90,7 +90,7 @@ class CpuUsage(msgspec.Struct):
 
 
 class CpuCFS(msgspec.Struct):
-    """How often and how long (nanoseconds) the quota stopped the container."""
+    """Count how often, and for how many nanoseconds, the quota throttled the container."""
 
     periods: int = 0
     throttled_periods: int = 0
@@ -100,17 +100,17 @@ class CpuCFS(msgspec.Struct):
 
 
 class CpuStats(msgspec.Struct):
-    """What a container had of the processors."""
+    """Hold a container's CPU statistics."""
 
     usage: CpuUsage = msgspec.field(default_factory=CpuUsage)
     cfs: CpuCFS = msgspec.field(default_factory=CpuCFS)
-    # A thousand times the number of runnable tasks; always 0 here, as in a kubelet's cAdvisor.
+    # The number of runnable tasks, times 1000. It is always 0, as in the Go kubelet.
     load_average: int = 0
     psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
 
 class PerDiskStats(msgspec.Struct):
-    """One kind of figure of one disk, by operation ("Read", "Write", ...)."""
+    """Hold one kind of statistics of one disk, by operation ("Read", "Write", ...)."""
 
     device: str = ""
     major: int = 0
@@ -119,7 +119,7 @@ class PerDiskStats(msgspec.Struct):
 
 
 class DiskIoStats(msgspec.Struct):
-    """What a container read and wrote; the lists that a kernel does not offer are empty."""
+    """Hold a container's disk statistics; a list is empty if the kernel does not offer it."""
 
     io_service_bytes: list[PerDiskStats] = msgspec.field(default_factory=list)
     io_serviced: list[PerDiskStats] = msgspec.field(default_factory=list)
@@ -137,16 +137,16 @@ class DiskIoStats(msgspec.Struct):
 
 
 class MemoryStatsMemoryData(msgspec.Struct):
-    """Page faults since the container was made."""
+    """Count the page faults since the container's creation."""
 
     pgfault: int = 0
     pgmajfault: int = 0
 
 
 class MemoryStats(msgspec.Struct):
-    """What a container has of memory, in bytes.
+    """Hold a container's memory usage in bytes.
 
-    working_set is the usage without the file pages that were not used lately: what the kernel cannot take back easily.
+    `working_set` is the usage without inactive file pages: the memory that the kernel cannot reclaim easily.
     """
 
     usage: int = 0
@@ -160,14 +160,14 @@ class MemoryStats(msgspec.Struct):
     total_inactive_file: int = 0
     failcnt: int = 0
     kernel_usage: int = 0
-    # Of the cgroup alone, and of all below it too.
+    # Page faults of the cgroup itself, and of the cgroup with all its descendants.
     container_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
     hierarchical_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
     psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
 
 class InterfaceStats(msgspec.Struct):
-    """What went through a network interface since it is up."""
+    """Count the traffic of a network interface since it went up."""
 
     name: str = ""
     rx_bytes: int = 0
@@ -181,16 +181,16 @@ class InterfaceStats(msgspec.Struct):
 
 
 class NetworkStats(msgspec.Struct):
-    """The interfaces of a network namespace."""
+    """Hold the interfaces of a network namespace."""
 
     interfaces: list[InterfaceStats] = msgspec.field(default_factory=list)
 
 
 class FsStats(msgspec.Struct):
-    """What a container, or the machine, uses of a file system: bytes, and operations of the disk below it.
+    """Hold the usage of a file system by a container or by the machine, and the operations of its disk.
 
-    Times are milliseconds; sectors are of 512 bytes. limit is the capacity. base_usage is that of a container's
-    writable layer, and usage counts its logs too. For a container inodes counts those in use.
+    Sizes are in bytes, times in milliseconds, and sectors have 512 bytes. `limit` is the capacity. `base_usage` is the
+    usage of a container's writable layer; `usage` includes its logs. For a container, `inodes` counts the used inodes.
     """
 
     device: str = ""
@@ -216,7 +216,7 @@ class FsStats(msgspec.Struct):
 
 
 class UlimitSpec(msgspec.Struct):
-    """A limit of a container's first process; -1 when there is none."""
+    """Hold a resource limit of a container's first process; -1 means "unlimited"."""
 
     name: str
     soft_limit: int
@@ -224,7 +224,7 @@ class UlimitSpec(msgspec.Struct):
 
 
 class ProcessStats(msgspec.Struct):
-    """Processes, threads, and what they have open. threads_max is 0 when nothing limits the threads."""
+    """Count a container's processes, threads and open files. `threads_max` is 0 if there is no limit."""
 
     process_count: int = 0
     fd_count: int = 0
@@ -235,11 +235,10 @@ class ProcessStats(msgspec.Struct):
 
 
 class ContainerStats(msgspec.Struct):
-    """All figures of a container at one moment. Which of them mean something, its ContainerSpec says."""
+    """Hold all statistics of a container at one moment. Its ContainerSpec says which of them are valid."""
 
     timestamp: datetime = _NEVER
-    # The same moment by the steady clock. Ages and rates come from this reading, because the time of day may be set
-    # meanwhile.
+    # The same moment on the steady clock. Ages and rates use this value, because the wall clock may be set meanwhile.
     steady: datetime = _NEVER
     cpu: CpuStats = msgspec.field(default_factory=CpuStats)
     disk_io: DiskIoStats = msgspec.field(default_factory=DiskIoStats)
@@ -251,7 +250,7 @@ class ContainerStats(msgspec.Struct):
 
 
 class ContainerInfo(msgspec.Struct):
-    """A container: who it is, what it is made of, and its figures, the newest last."""
+    """Hold a container's identity, its specification and its statistics, the newest last."""
 
     reference: ContainerReference
     spec: ContainerSpec = msgspec.field(default_factory=ContainerSpec)
@@ -260,14 +259,14 @@ class ContainerInfo(msgspec.Struct):
 
 
 class HugePagesInfo(msgspec.Struct, frozen=True):
-    """How many huge pages of a size the machine has; the size in KiB."""
+    """Count the machine's huge pages of one size; the size is in KiB."""
 
     page_size: int
     num_pages: int
 
 
 class DiskInfo(msgspec.Struct, frozen=True):
-    """A block device; size in bytes."""
+    """Describe a block device; its size is in bytes."""
 
     name: str
     major: int
@@ -276,14 +275,17 @@ class DiskInfo(msgspec.Struct, frozen=True):
 
 
 class MemoryInfo(msgspec.Struct, frozen=True):
-    """Memory modules of one kind: bytes of all, and how many."""
+    """Hold the total size, in bytes, and the number of the memory modules of one kind."""
 
     capacity: int = 0
     dimm_count: int = 0
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """A cache of processors; size in bytes. type is Data, Instruction or Unified; 1 is the level next to the core."""
+    """Describe a CPU cache; its size is in bytes.
+
+    The type is Data, Instruction or Unified. Level 1 is the cache nearest to the core.
+    """
 
     id: int = 0
     size: int = 0
@@ -292,9 +294,9 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 class Core(msgspec.Struct, frozen=True):
-    """A core: its number is unique in its socket. Threads are the numbers of its processors.
+    """Describe a CPU core, whose id is unique in its socket. `threads` holds the ids of its logical CPUs.
 
-    uncore_caches are those that it shares with some of its node's cores.
+    `uncore_caches` are the caches that it shares with some cores of its NUMA node.
     """
 
     id: int = 0
@@ -305,7 +307,9 @@ class Core(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A NUMA node: memory in bytes, caches that all its cores share, distances to all nodes (10 is here)."""
+    """Describe a NUMA node: its memory in bytes, the caches that its cores share, its distances to all nodes (10 to
+    itself).
+    """
 
     id: int = 0
     memory: int = 0
@@ -316,7 +320,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class MachineInfo(msgspec.Struct, frozen=True):
-    """What the machine has. Bytes where it says memory."""
+    """Describe the machine. Memory sizes are in bytes."""
 
     num_cores: int
     memory_capacity: int
@@ -328,12 +332,13 @@ class MachineInfo(msgspec.Struct, frozen=True):
     num_physical_cores: int = 0
     num_sockets: int = 0
     topology: tuple[Node, ...] = ()
-    # By kind; empty where the kernel does not tell, as on virtual machines.
+    # The keys are the kinds of memory modules. The dict is empty if the kernel does not report them, as on virtual
+    # machines.
     memory_by_type: dict[str, MemoryInfo] = {}
 
 
 class VersionInfo(msgspec.Struct, frozen=True):
-    """Which kernel runs, and which system it was made for, in the system's own words."""
+    """Hold the versions of the kernel and of the operating system."""
 
     kernel_version: str = ""
     container_os_version: str = ""

@@ -1,4 +1,4 @@
-"""Figures as the kubelet's statistics ask for them: what a container has not is None.
+"""Define the statistics in the form that the kubelet asks for: None stands for statistics that a container lacks.
 
 Go: github.com/google/cadvisor/info/v2 (container.go, conversion.go)
 """
@@ -18,7 +18,7 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class ContainerSpec(msgspec.Struct):
-    """What a container is made of, with the names it has besides that of its cgroup."""
+    """Describe a container, with its names in the runtime."""
 
     creation_time: datetime = _NEVER
     aliases: list[str] = msgspec.field(default_factory=list)
@@ -37,7 +37,7 @@ class ContainerSpec(msgspec.Struct):
 
 
 class CpuInstUsage(msgspec.Struct):
-    """Use of the processors between two samples, in billionths of a core."""
+    """Hold the CPU usage between two samples, in billionths of a core."""
 
     total: int = 0
     per_cpu: list[int] = msgspec.field(default_factory=list)
@@ -46,19 +46,19 @@ class CpuInstUsage(msgspec.Struct):
 
 
 class CpuInstStats(msgspec.Struct):
-    """Use of the processors at this moment."""
+    """Hold the current CPU usage."""
 
     usage: CpuInstUsage = msgspec.field(default_factory=CpuInstUsage)
 
 
 class NetworkStats(msgspec.Struct):
-    """The interfaces of a container's network namespace."""
+    """Hold the interfaces of a container's network namespace."""
 
     interfaces: list[v1.InterfaceStats] = msgspec.field(default_factory=list)
 
 
 class FilesystemStats(msgspec.Struct):
-    """Bytes and inodes that a container uses, its logs included in the total."""
+    """Hold the bytes and inodes that a container uses; the total includes its logs."""
 
     total_usage_bytes: int | None = None
     base_usage_bytes: int | None = None
@@ -66,11 +66,11 @@ class FilesystemStats(msgspec.Struct):
 
 
 class ContainerStats(msgspec.Struct):
-    """The figures of a container at one moment; None for what it does not have."""
+    """Hold the statistics of a container at one moment; None means that the container does not have them."""
 
     timestamp: datetime = _NEVER
     cpu: v1.CpuStats | None = None
-    # None in the first sample of a container: a rate needs two.
+    # None in the first sample of a container, because a rate needs two samples.
     cpu_inst: CpuInstStats | None = None
     disk_io: v1.DiskIoStats | None = None
     memory: v1.MemoryStats | None = None
@@ -80,14 +80,17 @@ class ContainerStats(msgspec.Struct):
 
 
 class ContainerInfo(msgspec.Struct):
-    """A container and its figures, the newest last."""
+    """Hold a container and its statistics, the newest last."""
 
     spec: ContainerSpec = msgspec.field(default_factory=ContainerSpec)
     stats: list[ContainerStats] = msgspec.field(default_factory=list)
 
 
 class FsInfo(msgspec.Struct):
-    """A file system; sizes in bytes, available without what is kept for root. inodes is None when it counts none."""
+    """Describe a file system. Sizes are in bytes; `available` excludes the blocks reserved for root.
+
+    `inodes` is None if the file system does not count inodes.
+    """
 
     capacity: int = 0
     available: int = 0
@@ -101,10 +104,10 @@ class FsInfo(msgspec.Struct):
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
-    """Which figures are wanted.
+    """Describe which statistics a caller asks for.
 
-    count is how many samples at most, the newest ones, -1 for all there are. max_age in seconds: figures older than
-    that are read anew; None asks for no new ones where there are some.
+    `count` is the maximum number of samples, newest first; -1 asks for all. `max_age` is in seconds: statistics that
+    are older are read again. None accepts existing statistics of any age.
     """
 
     id_type: str = TYPE_NAME
@@ -116,7 +119,7 @@ class RequestOptions(msgspec.Struct, frozen=True):
 def container_stats_from_v1(
     container_name: str, spec: v1.ContainerSpec, stats: list[v1.ContainerStats]
 ) -> list[ContainerStats]:
-    """The samples, the oldest first, each with the rate since the one before it."""
+    """Return the samples, oldest first, each with the rate since the previous one."""
     result: list[ContainerStats] = []
     last: v1.ContainerStats | None = None
     for value in stats:
@@ -143,7 +146,7 @@ def container_stats_from_v1(
 
 
 def _filesystem_from_v1(container_name: str, filesystems: list[v1.FsStats]) -> FilesystemStats | None:
-    """None for a container on several devices: there is no one figure of it."""
+    """Return None for a container on several devices, because a single value does not exist."""
     if len(filesystems) > 1 and container_name != "/":
         klog.v(4).info_s(
             "Failed to handle multiple devices for container, skipping its file systems", name=container_name
@@ -155,7 +158,10 @@ def _filesystem_from_v1(container_name: str, filesystems: list[v1.FsStats]) -> F
 
 
 def inst_cpu_stats(last: v1.ContainerStats | None, cur: v1.ContainerStats) -> CpuInstStats | None:
-    """The rate between two samples; None without a first one. Raises ValueError when they cannot be compared."""
+    """Return the rate between two samples, or None without a first sample.
+
+    Raise ValueError if the samples cannot be compared.
+    """
     if last is None:
         return None
     if cur.steady <= last.steady:
@@ -181,7 +187,7 @@ def inst_cpu_stats(last: v1.ContainerStats | None, cur: v1.ContainerStats) -> Cp
 
 
 def container_spec_from_v1(spec: v1.ContainerSpec, aliases: list[str], namespace: str) -> ContainerSpec:
-    """The same said in v2's way; limits only for what the container has."""
+    """Convert the specification to v2; it has limits only for the resources that the container has."""
     result = ContainerSpec(
         creation_time=spec.creation_time,
         aliases=aliases,

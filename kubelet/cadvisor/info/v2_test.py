@@ -1,4 +1,4 @@
-"""Tests of how samples become figures of this moment."""
+"""Test the conversion of samples to rates."""
 
 from __future__ import annotations
 

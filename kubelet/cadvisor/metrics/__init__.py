@@ -1,4 +1,4 @@
-"""The machine and its containers as Prometheus sees them, on /metrics/cadvisor.
+"""Export the statistics of the machine and its containers as Prometheus metrics at /metrics/cadvisor.
 
 Go: github.com/google/cadvisor/metrics
 """

@@ -1,4 +1,4 @@
-"""The figures of each container, as metrics with its labels.
+"""Export the statistics of each container as metrics with its labels.
 
 Go: github.com/google/cadvisor/metrics/prometheus.go
 """
@@ -18,17 +18,17 @@ from pkg.component_base.metrics import COUNTER, GAUGE, new_family
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-# What is more, is no limit: the kernel rounds.
+# A memory limit above this value means "unlimited": the kernel rounds its maximum.
 _MAX_MEMORY = 1 << 62
 _OPTIONS = v2.RequestOptions(count=1, recursive=True)
 
-# A value, and the values of the labels that are the metric's own.
+# A value, and the values of the metric's own labels.
 Value = tuple[float, tuple[str, ...]]
 LabelsFunc = Callable[[info.ContainerInfo], dict[str, str]]
 
 
 class InfoProvider(Protocol):
-    """Where the figures come from. Methods raise OSError, LookupError when they cannot be had."""
+    """Define what the collector needs from a source of statistics. Methods raise OSError or LookupError on failure."""
 
     def get_requested_containers_info(
         self, container_name: str, options: v2.RequestOptions
@@ -39,7 +39,7 @@ class InfoProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Metric:
-    """A kind of figure: what it is called, and how its values come from a sample."""
+    """Describe a metric: its name, and how its values are read from a sample."""
 
     name: str
     help: str
@@ -50,12 +50,12 @@ class _Metric:
 
 
 def _one(name: str, help: str, type: str, value: Callable[[info.ContainerStats], float]) -> _Metric:
-    """A metric with one value for each container."""
+    """Return a metric with one value for each container."""
     return _Metric(name, help, type, lambda stats: [(value(stats), ())])
 
 
 def _cfs(name: str, help: str, value: Callable[[info.CpuCFS], float]) -> _Metric:
-    """A metric of those containers that have a quota."""
+    """Return a metric of containers that have a CPU quota."""
     return _Metric(
         name,
         help,
@@ -66,7 +66,7 @@ def _cfs(name: str, help: str, value: Callable[[info.CpuCFS], float]) -> _Metric
 
 
 def _fs(name: str, help: str, type: str, value: Callable[[info.FsStats], float]) -> _Metric:
-    """A metric with one value for each file system."""
+    """Return a metric with one value for each file system."""
     return _Metric(name, help, type, lambda stats: [(value(fs), (fs.device,)) for fs in stats.filesystem], ("device",))
 
 
@@ -79,9 +79,9 @@ def _io(
     unit: float = 1,
     type: str = COUNTER,
 ) -> _Metric:
-    """A metric with one value for each disk that the cgroup knows of, or the file system.
+    """Return a metric with one value for each disk of the cgroup and each file system.
 
-    unit is how many of what the kernel counts make one of what is shown.
+    The kernel's counts are divided by `unit`.
     """
 
     def values(stats: info.ContainerStats) -> Iterable[Value]:
@@ -95,7 +95,7 @@ def _io(
 
 
 def _network(name: str, help: str, value: Callable[[info.InterfaceStats], float]) -> _Metric:
-    """A metric with one value for each interface."""
+    """Return a metric with one value for each network interface."""
     return _Metric(
         name,
         help,
@@ -106,7 +106,7 @@ def _network(name: str, help: str, value: Callable[[info.InterfaceStats], float]
 
 
 def _nothing(_: info.ContainerStats) -> float:
-    """What a kubelet's cAdvisor shows without counting it."""
+    """Return 0 for metrics that the Go kubelet exports without measuring them."""
     return 0
 
 
@@ -122,7 +122,7 @@ _CPU = (
          lambda c: c.throttled_periods),
     _cfs("container_cpu_cfs_throttled_seconds_total", "Seconds for which the container was throttled.",
          lambda c: c.throttled_time / 1e9),
-    _cfs("container_cpu_cfs_burst_periods_total", "Periods in which the container went over its quota by a burst.",
+    _cfs("container_cpu_cfs_burst_periods_total", "Periods in which the container exceeded its quota with a burst.",
          lambda c: c.bursts_periods),
     _cfs("container_cpu_cfs_burst_seconds_total", "Seconds of processor time taken by bursts.",
          lambda c: c.burst_time / 1e9),
@@ -147,13 +147,13 @@ _MEMORY = (
     _one("container_memory_usage_bytes",
          "Bytes of memory in use, page cache included.", GAUGE,
          lambda s: s.memory.usage),
-    _one("container_memory_max_usage_bytes", "The most bytes of memory that were ever in use.", GAUGE,
+    _one("container_memory_max_usage_bytes", "Maximum bytes of memory in use.", GAUGE,
          lambda s: s.memory.max_usage),
     _one("container_memory_working_set_bytes", "Bytes of memory in use that cannot be reclaimed easily.", GAUGE,
          lambda s: s.memory.working_set),
-    _one("container_memory_total_active_file_bytes", "Bytes of page cache that was used lately.", GAUGE,
+    _one("container_memory_total_active_file_bytes", "Bytes of page cache that was used recently.", GAUGE,
          lambda s: s.memory.total_active_file),
-    _one("container_memory_total_inactive_file_bytes", "Bytes of page cache that was not used lately.", GAUGE,
+    _one("container_memory_total_inactive_file_bytes", "Bytes of page cache that was not used recently.", GAUGE,
          lambda s: s.memory.total_inactive_file),
     _Metric("container_memory_failures_total", "Page faults, by kind and scope.", COUNTER,
             lambda s: [
@@ -174,33 +174,34 @@ _FILE_SYSTEMS = (
         lambda fs: fs.limit),
     _fs("container_fs_usage_bytes", "Bytes in use on the file system.", GAUGE,
         lambda fs: fs.usage),
-    _fs("container_fs_io_time_weighted_seconds_total", "Time spent on I/O, times what was under way.", COUNTER,
-        lambda fs: fs.weighted_io_time / 1e9),
+    _fs("container_fs_io_time_weighted_seconds_total", "Time spent on I/O, weighted by the operations in progress.",
+        COUNTER, lambda fs: fs.weighted_io_time / 1e9),
 )  # fmt: skip
 
-# The times of file systems are milliseconds that Go takes for nanoseconds. Whoever compares nodes gets the same.
+# Go takes the milliseconds of file system times for nanoseconds. This code repeats the error, so that the values of
+# different nodes can be compared.
 _DISKS = (
     _io("container_fs_reads_bytes_total", "Bytes read.", lambda d: d.io_service_bytes, "Read"),
-    _io("container_fs_reads_total", "Reads that are done.", lambda d: d.io_serviced, "Read",
+    _io("container_fs_reads_total", "Completed reads.", lambda d: d.io_serviced, "Read",
         lambda fs: fs.reads_completed),
     _io("container_fs_sector_reads_total", "Sectors read.", lambda d: d.sectors, "Read",
         lambda fs: fs.sectors_read),
-    _io("container_fs_reads_merged_total", "Reads that were joined with others.", lambda d: d.io_merged, "Read",
+    _io("container_fs_reads_merged_total", "Merged reads.", lambda d: d.io_merged, "Read",
         lambda fs: fs.reads_merged),
     _io("container_fs_read_seconds_total", "Time spent reading.", lambda d: d.io_service_time,
         "Read", lambda fs: fs.read_time / 1e9, 1e9),
     _io("container_fs_writes_bytes_total", "Bytes written.", lambda d: d.io_service_bytes, "Write"),
-    _io("container_fs_writes_total", "Writes that are done.", lambda d: d.io_serviced, "Write",
+    _io("container_fs_writes_total", "Completed writes.", lambda d: d.io_serviced, "Write",
         lambda fs: fs.writes_completed),
     _io("container_fs_sector_writes_total", "Sectors written.", lambda d: d.sectors,
         "Write", lambda fs: fs.sectors_written),
-    _io("container_fs_writes_merged_total", "Writes that were joined with others.", lambda d: d.io_merged, "Write",
+    _io("container_fs_writes_merged_total", "Merged writes.", lambda d: d.io_merged, "Write",
         lambda fs: fs.writes_merged),
     _io("container_fs_write_seconds_total", "Time spent writing.", lambda d: d.io_service_time,
         "Write", lambda fs: fs.write_time / 1e9, 1e9),
-    _io("container_fs_io_current", "I/O operations under way.", lambda d: d.io_queued, "Total",
+    _io("container_fs_io_current", "I/O operations in progress.", lambda d: d.io_queued, "Total",
         lambda fs: fs.io_in_progress, type=GAUGE),
-    _io("container_fs_io_time_seconds_total", "Time in which I/O was under way.",
+    _io("container_fs_io_time_seconds_total", "Time in which I/O was in progress.",
         lambda d: d.io_service_time, "Total", lambda fs: fs.io_time / 1e9, 1e9),
     _io("container_fs_io_cost_usage_seconds_total", "Device time charged by the kernel's I/O cost model, in seconds.",
         lambda d: d.io_cost_usage,
@@ -245,14 +246,14 @@ _PROCESSES = (
     _one("container_file_descriptors", "Open file descriptors of all processes.", GAUGE,
          lambda s: s.processes.fd_count),
     _one("container_sockets", "Open sockets of all processes.", GAUGE, lambda s: s.processes.socket_count),
-    _one("container_threads_max", "The most threads there may be; 0 without a limit.",
+    _one("container_threads_max", "Maximum number of threads; 0 without a limit.",
          GAUGE, lambda s: s.processes.threads_max),
     _one("container_threads", "Threads.", GAUGE,
          lambda s: s.processes.threads_current),
     _Metric("container_ulimits_soft",
-            "Soft limits of the first process; -1 is none.", GAUGE,
+            "Soft limits of the first process; -1 without a limit.", GAUGE,
             lambda s: [(ulimit.soft_limit, (ulimit.name,)) for ulimit in s.processes.ulimits], ("ulimit",)),
-    # Containers of a kubelet have probes, and no check of the runtime's.
+    # The runtime does not check the health of a kubelet's containers, because the kubelet runs their probes.
     _one("container_health_state", "Health by the runtime's own check; -1 without one.", GAUGE, lambda s: -1),
 )  # fmt: skip
 
@@ -281,19 +282,19 @@ _METRICS = (*_CPU, *_MEMORY, *_FILE_SYSTEMS, *_DISKS, *_NETWORK, *_PROCESSES)
 
 _SPEC_HELP = {
     "container_start_time_seconds": "When the container was started, in seconds since 1970.",
-    "container_spec_cpu_period": "Microseconds in which the processor quota is counted.",
-    "container_spec_cpu_quota": "Microseconds of processor time in a period.",
-    "container_spec_cpu_shares": "Weight in the competition for processors.",
-    "container_spec_memory_limit_bytes": "The most bytes of memory; 0 without a limit.",
-    "container_spec_memory_swap_limit_bytes": "The most bytes of memory and swap; 0 without a limit.",
-    "container_spec_memory_reservation_limit_bytes": "Bytes of memory that are reserved; 0 if none are.",
+    "container_spec_cpu_period": "Period of the CPU quota, in microseconds.",
+    "container_spec_cpu_quota": "CPU time in each period, in microseconds.",
+    "container_spec_cpu_shares": "CPU weight of the container, in shares.",
+    "container_spec_memory_limit_bytes": "Memory limit in bytes; 0 without a limit.",
+    "container_spec_memory_swap_limit_bytes": "Limit of memory and swap in bytes; 0 without a limit.",
+    "container_spec_memory_reservation_limit_bytes": "Reserved memory in bytes; 0 without a reservation.",
 }
 
 
 class PrometheusCollector:
-    """A collector of prometheus_client: asks for all containers at each scrape.
+    """Collect the metrics of all containers at each scrape of prometheus_client.
 
-    labels_func gives the labels of a container, the same ones of each.
+    `labels_func` returns a container's labels; all containers have the same label names.
     """
 
     def __init__(
@@ -309,11 +310,11 @@ class PrometheusCollector:
         self._clock = clock_ or clock.RealClock()
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there will be is known when it is asked for."""
+        """Return nothing, because the metrics are known only at the time of the scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        error = new_family("container_scrape_error", "Whether reading the figures of containers failed.", GAUGE)
+        error = new_family("container_scrape_error", "Whether reading the statistics of containers failed.", GAUGE)
         failed = 0
         try:
             yield self._version()
@@ -330,11 +331,11 @@ class PrometheusCollector:
         yield error
 
     def _version(self) -> Metric:
-        """Raises OSError."""
+        """Return the metric of the versions. Raise OSError."""
         version = self._info_provider.get_version_info()
         made = new_family(
             "cadvisor_version_info",
-            "Always 1; its labels tell the versions of kernel, system and agent.",
+            "Always 1; its labels hold the versions of the kernel, the operating system and cAdvisor.",
             GAUGE,
         )
         labels = {
@@ -378,9 +379,9 @@ class PrometheusCollector:
 
 
 class _Extended:
-    """Labels with more of them: one dict for all samples that have the same, whose text is then worked out once.
+    """Extend containers' labels with further labels, and return the same dict for all samples with equal labels.
 
-    The labels are those of containers, which outlive this.
+    The labels are then rendered only once. The container's own label dicts must outlive this object.
     """
 
     def __init__(self) -> None:
@@ -397,7 +398,7 @@ class _Extended:
 
 
 def _specs(labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Iterator[Metric]:
-    """What containers may have: no moment goes with it."""
+    """Yield the metrics of the containers' limits, which have no timestamp."""
     families = {name: new_family(name, help, GAUGE) for name, help in _SPEC_HELP.items()}
     for labels, container in labelled:
         for name, value in _spec_values(container.spec).items():
@@ -420,5 +421,5 @@ def _spec_values(spec: info.ContainerSpec) -> dict[str, float]:
 
 
 def _limit(value: int) -> int:
-    """0 when there is none."""
+    """Return the limit, or 0 if there is none."""
     return 0 if value > _MAX_MEMORY else value

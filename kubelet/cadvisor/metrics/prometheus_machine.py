@@ -1,4 +1,4 @@
-"""What the machine has, as metrics.
+"""Export the facts of the machine as metrics.
 
 Go: github.com/google/cadvisor/metrics/prometheus_machine.go
 """
@@ -19,13 +19,13 @@ _METRICS: dict[str, tuple[str, Callable[[info.MachineInfo], float]]] = {
     "machine_cpu_physical_cores": ("Physical cores.", lambda machine: machine.num_physical_cores),
     "machine_cpu_cores": ("Logical processors.", lambda machine: machine.num_cores),
     "machine_cpu_sockets": ("Sockets of processors.", lambda machine: machine.num_sockets),
-    # Of mainframes alone.
+    # Only mainframes have books and drawers.
     "machine_cpu_books": ("Books of processors.", lambda machine: 0),
     "machine_cpu_drawers": ("Drawers of processors.", lambda machine: 0),
     "machine_memory_bytes": ("Bytes of memory.", lambda machine: machine.memory_capacity),
     "machine_swap_bytes": ("Bytes of swap.", lambda machine: machine.swap_capacity),
     "machine_nvm_avg_power_budget_watts": (
-        "Power that persistent memory may take on average, in watts.",
+        "Average power budget of persistent memory, in watts.",
         lambda machine: 0,
     ),
 }
@@ -33,21 +33,21 @@ _NVM_HELP = "Bytes of persistent memory, by mode."
 
 
 class MachineInfoProvider(Protocol):
-    """Where the facts come from."""
+    """Define what the collector needs from a source of machine facts."""
 
     def get_cached_machine_info(self) -> info.MachineInfo:
-        """Raises OSError."""
+        """Return the facts. Raise OSError."""
         ...
 
 
 class PrometheusMachineCollector:
-    """A collector of prometheus_client."""
+    """Collect the metrics of the machine at each scrape of prometheus_client."""
 
     def __init__(self, info_provider: MachineInfoProvider) -> None:
         self._info_provider = info_provider
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there will be is known when it is asked for."""
+        """Return nothing, because the metrics are known only at the time of the scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

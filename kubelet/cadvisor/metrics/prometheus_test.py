@@ -1,4 +1,4 @@
-"""Tests of the machine and its containers as metrics."""
+"""Test the metrics of the machine and its containers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kubelet.cadvisor.metrics import PrometheusCollector, PrometheusMachineColle
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.component_base import metrics
 
-# In milliseconds: 1000000000500.
+# 1000000000500 in milliseconds.
 MOMENT = datetime.fromtimestamp(1_000_000_000.5, UTC)
 NOW = datetime.fromtimestamp(1_000_000_003.25, UTC)
 
 
 class Provider:
-    """Has the containers that a test gives it."""
+    """Provide the containers that a test sets."""
 
     def __init__(self, *containers: info.ContainerInfo) -> None:
         self.containers = {container.reference.name: container for container in containers}
@@ -58,7 +58,7 @@ def page(provider: Provider, include_pressure: bool = True) -> str:
 
 
 def values(text: str, name: str) -> dict[str, str]:
-    """The values of a metric, by what is between the braces."""
+    """Return the values of a metric by the text between the braces."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith(f"{name}{{"):
@@ -163,7 +163,9 @@ def test_network_and_disks() -> None:
 
 
 def test_file_systems_of_the_machine() -> None:
-    """A disk that the cgroup knows of too is shown once: the same labels twice make a page that nobody takes."""
+    """A disk of both the cgroup and the file systems appears once, because Prometheus rejects a page with duplicate
+    labels.
+    """
     machine = container("/")
     stats = machine.stats[0]
     stats.filesystem = [
@@ -227,7 +229,7 @@ def test_container_without_samples() -> None:
 
 
 def test_page_of_the_go_kubelet() -> None:
-    """It has no families, types and labels that upstream's has not, but for pressure, and the other way round.
+    """The page has the families, types and labels of the Go kubelet's page, and no others except pressure.
 
     testdata/upstream.tsv is what v1.36.2 showed on a node with cgroups of version 1 and one pod.
     """
@@ -247,7 +249,7 @@ def test_page_of_the_go_kubelet() -> None:
 
 
 def labels_of(text: str, name: str) -> list[str]:
-    """Those of a metric's samples, with what the kubelet adds to a container's id."""
+    """Return the label names of a metric's samples, with those that the kubelet adds to a container's id."""
     labels = {label for line in values(text, name) for label in re.findall(r'(\w+)="', line)}
     return sorted(labels | {"container", "image", "name", "namespace", "pod"} if "id" in labels else labels)
 

@@ -269,7 +269,10 @@ def test_machine(node: Node) -> None:
 
 
 def test_machine_that_gets_more_memory(node: Node) -> None:
-    """The limit follows the machine's memory. Otherwise no memory would seem available after memory was added and used."""
+    """The limit follows the machine's memory.
+
+    Otherwise no memory would seem available after memory was added and used.
+    """
     node.one("/")
     (node.root / "proc/meminfo").write_text("MemTotal: 67108864 kB\nSwapTotal: 0 kB\n")
     memory = node.one("/", max_age=0.0).spec.memory

@@ -216,7 +216,7 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, Path]]:
 
 
 def _online_cpus(root: Path) -> frozenset[int] | None:
-    """Return the online processors, or None if the kernel cannot take processors offline. Raise OSError or ValueError."""
+    """Return the online processors, or None if the kernel cannot take any offline. Raise OSError or ValueError."""
     text = files.read_or_empty(str(root / CPUS), "online").strip()
     if not text:
         return None

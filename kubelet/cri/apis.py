@@ -1,6 +1,6 @@
-"""What the kubelet asks of a container runtime and of its image store.
+"""Define what the kubelet needs from a container runtime and its image store.
 
-Every method may be called from any thread. A refusal raises `errors.RemoteError`; durations are seconds.
+Every method is thread-safe, and raises `errors.RemoteError` if the call fails. Durations are in seconds.
 
 Go: k8s.io/cri-api/pkg/apis/services.go
 """
@@ -27,7 +27,7 @@ __all__ = [
 
 class RuntimeVersioner(Protocol):
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
-        """Name and version of the runtime and of the API it speaks."""
+        """Return the name and version of the runtime, and the version of its API."""
 
 
 class ContainerManager(Protocol):
@@ -38,49 +38,49 @@ class ContainerManager(Protocol):
         config: runtimeapi.ContainerConfig,
         sandbox_config: runtimeapi.PodSandboxConfig,
     ) -> str:
-        """Create a container in a sandbox; returns its id."""
+        """Create a container in a sandbox, and return its id."""
 
     def start_container(self, ctx: golang.Context, container_id: str) -> None:
         """Start a created container."""
 
     def stop_container(self, ctx: golang.Context, container_id: str, timeout: int) -> None:
-        """Ask a container to end, kill it after `timeout` seconds, return when it is gone."""
+        """Stop a container, kill it after `timeout` seconds, and return when it has stopped."""
 
     def remove_container(self, ctx: golang.Context, container_id: str) -> None:
-        """Remove a container that has ended."""
+        """Remove a stopped container."""
 
     def list_containers(
         self, ctx: golang.Context, filter: runtimeapi.ContainerFilter | None
     ) -> Sequence[runtimeapi.Container]:
-        """The containers that match, all without a filter."""
+        """List the containers that match the filter; None matches all."""
 
     def container_status(
         self, ctx: golang.Context, container_id: str, verbose: bool
     ) -> runtimeapi.ContainerStatusResponse:
-        """Everything the runtime knows of one container."""
+        """Return the status of a container."""
 
     def update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
     ) -> None:
-        """Change the limits of a container, all of them or none."""
+        """Change the resource limits of a container, all of them or none."""
 
     def exec_sync(
         self, ctx: golang.Context, container_id: str, cmd: Sequence[str], timeout: float
     ) -> tuple[bytes, bytes]:
-        """Run a command to its end; returns stdout and stderr.
+        """Run a command to its end, and return its stdout and stderr.
 
-        Raises `pkg.util.exec.CodeExitError`, which carries both, when it ends with another code than 0, and
-        `pkg.util.exec.CommandTimedOutError` when it takes longer than `timeout` (0: no limit).
+        Raise `pkg.util.exec.CodeExitError`, which carries both, if the exit code is not 0, and
+        `pkg.util.exec.CommandTimedOutError` if the command runs longer than `timeout` (0: no limit).
         """
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:
-        """Prepare a stream to a new command; the answer is where to find it."""
+        """Prepare a stream to a new command, and return its URL."""
 
     def attach(self, ctx: golang.Context, request: runtimeapi.AttachRequest) -> runtimeapi.AttachResponse:
-        """Prepare a stream to the container's own process."""
+        """Prepare a stream to the container's main process, and return its URL."""
 
     def reopen_container_log(self, ctx: golang.Context, container_id: str) -> None:
-        """Go on in a new log file, after the old one was moved away."""
+        """Make the runtime write to a new log file after the old one was renamed."""
 
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         """Write the state of a container to a file."""
@@ -91,62 +91,62 @@ class ContainerManager(Protocol):
         container_events_ch: golang.Channel[runtimeapi.ContainerEventResponse],
         connection_established_callback: Callable[[Iterator[runtimeapi.ContainerEventResponse]], None] | None,
     ) -> None:
-        """Send the runtime's events into the channel until the stream breaks, which raises."""
+        """Send the runtime's events into the channel until the stream fails, which raises an exception."""
 
 
 class PodSandboxManager(Protocol):
     def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
-        """Make a sandbox, network included, and start it; returns its id."""
+        """Create and start a sandbox with its network, and return its id."""
 
     def stop_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
-        """Kill what runs in the sandbox and give its network back."""
+        """Kill the processes in the sandbox, and release its network."""
 
     def remove_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
-        """Remove a sandbox and the containers left in it."""
+        """Remove a sandbox and its remaining containers."""
 
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
-        """Everything the runtime knows of one sandbox."""
+        """Return the status of a sandbox."""
 
     def list_pod_sandbox(
         self, ctx: golang.Context, filter: runtimeapi.PodSandboxFilter | None
     ) -> Sequence[runtimeapi.PodSandbox]:
-        """The sandboxes that match, all without a filter."""
+        """List the sandboxes that match the filter; None matches all."""
 
     def port_forward(
         self, ctx: golang.Context, request: runtimeapi.PortForwardRequest
     ) -> runtimeapi.PortForwardResponse:
-        """Prepare a stream to ports of a sandbox."""
+        """Prepare a stream to ports of a sandbox, and return its URL."""
 
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, request: runtimeapi.UpdatePodSandboxResourcesRequest
     ) -> runtimeapi.UpdatePodSandboxResourcesResponse:
-        """Tell the runtime what the pod's cgroup was changed to."""
+        """Tell the runtime the changed resources of the pod's cgroup."""
 
 
 class ContainerStatsManager(Protocol):
     def container_stats(self, ctx: golang.Context, container_id: str) -> runtimeapi.ContainerStats:
-        """What one container uses."""
+        """Return the statistics of a container."""
 
     def list_container_stats(
         self, ctx: golang.Context, filter: runtimeapi.ContainerStatsFilter | None
     ) -> Sequence[runtimeapi.ContainerStats]:
-        """What the running containers use."""
+        """List the statistics of the running containers."""
 
     def pod_sandbox_stats(self, ctx: golang.Context, pod_sandbox_id: str) -> runtimeapi.PodSandboxStats:
-        """What one sandbox uses."""
+        """Return the statistics of a sandbox."""
 
     def list_pod_sandbox_stats(
         self, ctx: golang.Context, filter: runtimeapi.PodSandboxStatsFilter | None
     ) -> Sequence[runtimeapi.PodSandboxStats]:
-        """What the sandboxes use."""
+        """List the statistics of the sandboxes."""
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
-        """What `list_pod_sandbox_metrics` will speak of."""
+        """List the descriptors of the metrics that `list_pod_sandbox_metrics` returns."""
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]:
-        """The runtime's own metrics of every sandbox."""
+        """List the runtime's own metrics of each sandbox."""
 
 
 class RuntimeService(RuntimeVersioner, ContainerManager, PodSandboxManager, ContainerStatsManager, Protocol):
@@ -154,23 +154,23 @@ class RuntimeService(RuntimeVersioner, ContainerManager, PodSandboxManager, Cont
         """Tell the runtime the node's pod CIDR."""
 
     def status(self, ctx: golang.Context, verbose: bool) -> runtimeapi.StatusResponse:
-        """Whether the runtime and its network are ready."""
+        """Return whether the runtime and its network are ready."""
 
     def runtime_config(self, ctx: golang.Context) -> runtimeapi.RuntimeConfigResponse:
-        """How the runtime is set up, its cgroup driver above all."""
+        """Return the runtime's configuration, such as its cgroup driver."""
 
     def close(self, ctx: golang.Context) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class ImageManagerService(Protocol):
     def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
-        """The images that match, all without a filter."""
+        """List the images that match the filter; None matches all."""
 
     def image_status(
         self, ctx: golang.Context, image: runtimeapi.ImageSpec, verbose: bool
     ) -> runtimeapi.ImageStatusResponse:
-        """What is known of one image; the answer has no `image` when it is not there."""
+        """Return the status of an image; its field `image` is unset if the image does not exist."""
 
     def pull_image(
         self,
@@ -179,13 +179,13 @@ class ImageManagerService(Protocol):
         auth: runtimeapi.AuthConfig | None,
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> str:
-        """Fetch an image, however long it takes; returns the reference to use it by."""
+        """Pull an image without a time limit, and return the reference for its use."""
 
     def remove_image(self, ctx: golang.Context, image: runtimeapi.ImageSpec) -> None:
         """Remove an image and all its names."""
 
     def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
-        """The file systems that images and containers live on."""
+        """Return the usage of the file systems of images and containers."""
 
     def close(self, ctx: golang.Context) -> None:
-        """End the connection."""
+        """Close the connection."""

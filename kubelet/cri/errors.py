@@ -1,4 +1,4 @@
-"""Errors that a container runtime answers with, and the ones it names by their text.
+"""Define the errors of calls to a container runtime.
 
 Go: k8s.io/cri-api/pkg/errors/errors.go
 """
@@ -15,14 +15,14 @@ ERR_IMAGE_VOLUME_MOUNT_FAILED = "ImageVolumeMountFailed"
 
 
 class RemoteError(grpcstatus.StatusError):
-    """A call that the runtime refused or that did not reach it.
+    """Signal that the runtime refused a call or was not reached.
 
-    `code` tells which, `message` is the runtime's own text; as a string it reads as in Go.
+    `code` is the gRPC status code, `message` the runtime's text. The string form is that of Go.
     """
 
 
 class UncodedError(RemoteError):
-    """A refusal whose code says nothing: it reads as the runtime's text alone."""
+    """Signal an error whose code has no meaning; the string form is the runtime's text alone."""
 
     def __init__(self, message: str) -> None:
         super().__init__(grpc.StatusCode.UNKNOWN, message)
@@ -32,13 +32,13 @@ class UncodedError(RemoteError):
 
 
 class InvalidResponseError(UncodedError, ValueError):
-    """An answer that lacks what every runtime must say."""
+    """Signal that a response lacks a required field."""
 
 
 class RemoteCanceledError(RemoteError, golang.Canceled):
-    """The caller's context was cancelled while the call was under way.
+    """Signal that the caller's context was cancelled during the call.
 
-    It is a `golang.Canceled` too, so that whoever waits for that need not know of gRPC.
+    The class is a `golang.Canceled` too, so that callers that handle that need not know gRPC.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class RemoteCanceledError(RemoteError, golang.Canceled):
 
 
 def status_code(err: BaseException | None) -> grpc.StatusCode:
-    """OK for None, UNKNOWN for what did not come from a call. Go: status.Code"""
+    """Return the error's code: OK for None, UNKNOWN for an error that is not from a call. Go: status.Code"""
     return grpcstatus.code(err) or grpc.StatusCode.UNKNOWN
 
 
 def is_not_found(err: BaseException | None) -> bool:
-    """Whether the runtime does not know the sandbox, container or image that was asked for."""
+    """Report whether the runtime does not know the sandbox, container or image."""
     return status_code(err) is grpc.StatusCode.NOT_FOUND

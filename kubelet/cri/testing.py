@@ -1,6 +1,6 @@
-"""Runtime and image service whose state a test sets by hand, for table tests.
+"""Provide runtime and image services whose state a test sets directly.
 
-Where a test wants a runtime that behaves by itself, kubelet.cri.remote.fake has one.
+For a runtime that behaves by itself, see kubelet.cri.remote.fake.
 
 Go: k8s.io/cri-api/pkg/apis/testing
 """
@@ -27,24 +27,24 @@ FAKE_IMAGE_SIZE = 1
 
 
 class Call(NamedTuple):
-    """One call: the method's name as in the CRI, and its arguments without the context."""
+    """Record a call: the method's name in the CRI, and its arguments without the context."""
 
     method: str
     args: tuple[Any, ...]
 
 
 def not_found(what: str, name: str) -> crierror.RemoteError:
-    """What a real runtime answers for an id that it does not know."""
+    """Return the error of a real runtime for an unknown id."""
     return crierror.RemoteError(grpc.StatusCode.NOT_FOUND, f'{what} "{name}" not found')
 
 
 def build_container_name(metadata: runtimeapi.ContainerMetadata, sandbox_id: str) -> str:
-    """The id that the fake gives a container."""
+    """Return the fake's id of a container."""
     return f"{sandbox_id}_{metadata.name}_{metadata.attempt}"
 
 
 def build_sandbox_name(metadata: runtimeapi.PodSandboxMetadata) -> str:
-    """The id that the fake gives a sandbox."""
+    """Return the fake's id of a sandbox."""
     return f"{metadata.name}_{metadata.namespace}_{metadata.uid}_{metadata.attempt}"
 
 
@@ -58,32 +58,32 @@ def _copy(message: Any) -> Any:
 
 @dataclass(slots=True)
 class _Recorder:
-    """Calls made, and errors to raise at the next ones. Thread-safe."""
+    """Record calls, and raise injected errors. Thread-safe."""
 
     calls: list[Call] = field(default_factory=list)
-    # Called before each call is answered, outside of all locks: a test can block here.
+    # The function runs before each call, without any lock, so that a test can block in it.
     on_call: Callable[[Call], None] | None = None
-    # Guards calls, errors and the state of the fake that inherits this.
+    # Guards calls, errors and the state of the subclass.
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: dict[str, list[Exception]] = field(default_factory=dict)
 
     def inject_error(self, method: str, err: Exception) -> None:
-        """Raised by the next call of the method that has no earlier error to raise."""
+        """Let the next call of the method raise this error, after earlier injected ones."""
         with self.lock:
             self.errors.setdefault(method, []).append(err)
 
     def called(self) -> list[str]:
-        """Names of the calls so far."""
+        """Return the names of the calls so far."""
         with self.lock:
             return [call.method for call in self.calls]
 
     def requests(self, method: str) -> list[tuple[Any, ...]]:
-        """Arguments of all calls of a method."""
+        """Return the arguments of all calls of a method."""
         with self.lock:
             return [call.args for call in self.calls if call.method == method]
 
     def reset_calls(self) -> None:
-        """Forgets the calls so far."""
+        """Forget the calls so far."""
         with self.lock:
             self.calls.clear()
 
@@ -96,13 +96,13 @@ class _Recorder:
         if self.on_call is not None:
             self.on_call(call)
         if raised:
-            # In no variable, where it would keep the frames of the test's subject.
+            # A variable would keep the error, and with it the frames of the tested code.
             raise raised.pop()
 
 
 @dataclass(slots=True)
 class FakeContainer:
-    """A container: what the runtime tells of it, and the sandbox that it is in."""
+    """Hold a container's status and the id of its sandbox."""
 
     status: runtimeapi.ContainerStatus
     sandbox_id: str
@@ -110,33 +110,33 @@ class FakeContainer:
 
 @dataclass(slots=True)
 class FakeRuntimeService(_Recorder):
-    """Containers start at once, and end with code 0 when they are stopped. Thread-safe."""
+    """Simulate a runtime whose containers start at once and exit with code 0 when they are stopped. Thread-safe."""
 
     clock: clockpkg.Clock = field(default_factory=clockpkg.RealClock)
     sandboxes: dict[str, runtimeapi.PodSandboxStatus] = field(default_factory=dict)
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     runtime_status: runtimeapi.StatusResponse = field(default_factory=runtimeapi.StatusResponse)
-    # Output of exec_sync.
+    # The output of exec_sync.
     stdout: bytes = b""
     stderr: bytes = b""
-    # Figures, by the id of the container or sandbox.
+    # The statistics by container or sandbox id.
     fake_container_stats: dict[str, runtimeapi.ContainerStats] = field(default_factory=dict)
     fake_pod_sandbox_stats: dict[str, runtimeapi.PodSandboxStats] = field(default_factory=dict)
-    # Directory of the log files; without it there are none.
+    # The directory of the log files by sandbox id; without one there are no logs.
     log_directories: dict[str, str] = field(default_factory=dict)
 
     def set_fake_sandboxes(self, sandboxes: Iterable[runtimeapi.PodSandboxStatus]) -> None:
-        """Replaces all sandboxes."""
+        """Replace all sandboxes."""
         with self.lock:
             self.sandboxes = {s.id: s for s in sandboxes}
 
     def set_fake_containers(self, containers: Iterable[FakeContainer]) -> None:
-        """Replaces all containers."""
+        """Replace all containers."""
         with self.lock:
             self.containers = {c.status.id: c for c in containers}
 
     def exit_container(self, container_id: str, exit_code: int, reason: str = "") -> None:
-        """Lets a container end by itself."""
+        """Let a container exit by itself."""
         with self.lock:
             self._exit_locked(container_id, exit_code, reason)
 
@@ -409,14 +409,14 @@ def _matches(
 
 @dataclass(slots=True)
 class FakeImageService(_Recorder):
-    """Images by the name they are asked for; a pull makes one. Thread-safe."""
+    """Keep images by the requested name; a pull creates one. Thread-safe."""
 
     images: dict[str, runtimeapi.Image] = field(default_factory=dict)
     fake_image_size: int = FAKE_IMAGE_SIZE
     file_systems: runtimeapi.ImageFsInfoResponse = field(default_factory=runtimeapi.ImageFsInfoResponse)
 
     def set_fake_images(self, names: Iterable[str]) -> None:
-        """Replaces all images."""
+        """Replace all images."""
         with self.lock:
             self.images = {name: self._image(name) for name in names}
 

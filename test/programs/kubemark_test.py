@@ -136,14 +136,14 @@ def test_help_and_own_flags(tmp_path: Path) -> None:
         assert process.wait(30) == 0
     with _kubemark("--latency=soon", tmp=tmp_path) as process:
         assert process.stdout is not None
-        assert "there is no method 'soon': it is * or one of Version, RunPodSandbox" in process.stdout.read()
+        assert "unknown method 'soon': expected * or one of Version, RunPodSandbox" in process.stdout.read()
         assert process.wait(30) == 2
 
 
 @pytest.mark.parametrize(
     ("flag", "fault"),
     [
-        ("Foo=1", "there is no method 'Foo'"),
+        ("Foo=1", "unknown method 'Foo'"),
         ("Version", "expected METHOD=SECONDS, got 'Version'"),
         ("Version=soon", "expected METHOD=SECONDS, got 'Version=soon'"),
         ("Version=-1", "expected METHOD=SECONDS, got 'Version=-1'"),

@@ -65,7 +65,10 @@ class ContainerReference(msgspec.Struct):
 
 
 class PSIData(msgspec.Struct):
-    """Hold how long tasks waited: the total in microseconds, the averages in percent of the last 10, 60 or 300 seconds."""
+    """Hold how long tasks waited: in total, and on average over the last 10, 60 or 300 seconds.
+
+    The total is in microseconds, the averages are percentages.
+    """
 
     total: int = 0
     avg10: float = 0.0

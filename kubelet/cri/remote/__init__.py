@@ -1,4 +1,4 @@
-"""Clients of a container runtime's socket, speaking CRI v1.
+"""Call a container runtime over its socket with CRI v1.
 
 Go: k8s.io/cri-client/pkg, pkg/kubelet/cri/remote in 1.27
 """

@@ -1,4 +1,4 @@
-"""A connection to one gRPC service of a runtime.
+"""Connect to a gRPC service of a runtime.
 
 Go: google.golang.org/grpc, as k8s.io/cri-client/pkg sets it up
 """
@@ -27,46 +27,49 @@ from pkg.util import grpcconn, grpcstatus
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", utils.MAX_MSG_SIZE),
-    # DIVERGES (safer): two attempts to connect to a runtime that is away are at most a second apart.
+    # DIVERGES (safer): attempts to connect to an unreachable runtime are at most a second apart.
     # Go: k8s.io/cri-client/pkg/remote_runtime.go, NewRemoteRuntimeService: they are up to 3 s apart.
-    # Why: a runtime that comes back is noticed sooner, and an attempt on a local socket costs little.
+    # Why: the kubelet notices sooner that the runtime is back, and an attempt on a local socket costs little.
     # Test: remote_runtime_test.py:test_attempts_to_connect_are_at_most_a_second_apart
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take, in spite of its name
+    ("grpc.min_reconnect_backoff_ms", 5000),  # the timeout of one attempt, despite its name
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
-# So many channels are kept that no call uses just now.
+# The maximum number of idle channels that are kept open.
 _MAX_IDLE_CHANNELS = 16
 
 
 class Client(Protocol):
-    """How the services below reach a runtime; tests put one without a socket in its place."""
+    """Define what the services need to reach a runtime; tests use one without a socket."""
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
-        """One request, one response. Raises errors.RemoteError."""
+        """Send a request, and return the response. Raise errors.RemoteError."""
 
     def stream(self, ctx: golang.Context, method: str, request: Any) -> AbstractContextManager[Iterator[Any]]:
-        """One request, responses until the server ends them or the block ends. Reading raises errors.RemoteError."""
+        """Send a request, and provide the responses until the server ends them or the block ends.
+
+        Reading a response raises errors.RemoteError.
+        """
 
     def close(self) -> None:
-        """End the connection and what is under way on it."""
+        """Close the connection, and end its active calls."""
 
 
 @dataclass(eq=False, frozen=True, slots=True)
 class _Use:
-    """What a call has of a channel."""
+    """Represent one call's use of a channel."""
 
     channel: grpc.Channel
 
 
 class _Channels:
-    """Channels to one endpoint, of which each serves one call at a time. Safe from any thread.
+    """Manage channels to one endpoint; each channel serves one call at a time. Thread-safe.
 
-    Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds it may have
-    to wait for the interpreter: on one channel, the sync loop would wait seconds for its calls while clients of the
-    kubelet's server make hundreds of theirs. All channels use the same connection, which gRPC shares by itself.
+    Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds the lock may
+    have to wait for the interpreter: on one channel, the sync loop would wait seconds for its calls while clients of
+    the kubelet's server make hundreds of theirs. All channels use the same connection, which gRPC shares by itself.
     """
 
     def __init__(self, target: str) -> None:
@@ -79,7 +82,7 @@ class _Channels:
 
     @contextmanager
     def use(self) -> Iterator[_Use]:
-        """Give a channel that nobody else uses until the end of the block. Raises RemoteError after `close`."""
+        """Provide a channel that no other call uses until the end of the block. Raise RemoteError after `close`."""
         use = self._begin()
         try:
             yield use
@@ -88,7 +91,7 @@ class _Channels:
 
     def _begin(self) -> _Use:
         with self._lock:
-            # The one that was used last: what a burst of calls needed ends up unused, and is closed.
+            # Reuse the channel that was used last, so that the extra channels of a burst stay idle and are closed.
             channel = self._idle.pop() if self._idle else None
         use = _Use(grpc.insecure_channel(self._target, options=_OPTIONS) if channel is None else channel)
         with self._lock:
@@ -108,7 +111,7 @@ class _Channels:
             use.channel.close()
 
     def end(self, use: _Use) -> None:
-        """Close the channel, unless the use is over: then another call may use it. From any thread."""
+        """Close the channel, unless the use has ended: another call may use the channel then. Thread-safe."""
         with self._lock:
             if use not in self._uses:
                 return
@@ -116,7 +119,7 @@ class _Channels:
         use.channel.close()
 
     def close(self) -> None:
-        """End the calls that are under way; later ones fail."""
+        """End the active calls, and let later ones fail."""
         with self._lock:
             self._closed = True
             channels = [*self._idle, *(use.channel for use in self._uses)]
@@ -128,9 +131,9 @@ class _Channels:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How a method is called: a stream of responses, also where there is exactly one.
+    """Describe how to call a method: always with a stream of responses, even for exactly one.
 
-    On the wire they are the same, and gRPC can cancel a stream from another thread without spending a thread on it.
+    Both forms are equal on the wire, and gRPC can cancel a stream from another thread without a thread of its own.
     """
 
     path: str
@@ -143,11 +146,11 @@ class _Method:
         return cls(f"/{service}/{method.name}", request.SerializeToString, response.FromString)
 
     def on(self, channel: grpc.Channel) -> Callable[..., Any]:
-        # The responses as bytes: gRPC keeps for ever what it has of a call whose response it could not decode.
+        # Receive the responses as bytes: gRPC never frees the state of a call whose response it could not decode.
         return channel.unary_stream(self.path, self.serialize)
 
     def decode(self, response: bytes) -> Any:
-        """Raises RemoteError."""
+        """Decode a response. Raise RemoteError."""
         try:
             return self.deserialize(response)
         except (message.DecodeError, MemoryError) as err:
@@ -155,10 +158,10 @@ class _Method:
 
 
 class GRPCClient:
-    """Calls methods of a CRI v1 service, `RuntimeService` or `ImageService`, on a unix socket.
+    """Call methods of a CRI v1 service, `RuntimeService` or `ImageService`, on a unix socket. Thread-safe.
 
-    The connection is made by the first call and again by later ones after it was lost. A call that cannot
-    be delivered fails at once. Safe from any thread.
+    The first call connects, and a later one reconnects after the connection was lost. A call that cannot be delivered
+    fails at once.
     """
 
     def __init__(
@@ -181,13 +184,13 @@ class GRPCClient:
             return self._invoke(span.ctx, self._methods[method], request, timeout)
 
     def _start_span(self, ctx: golang.Context, method: str) -> tracing.Span:
-        """Go: otelgrpc.NewClientHandler"""
+        """Start the span of a call. Go: otelgrpc.NewClientHandler"""
         name = f"runtime.v1.{self._service}/{method}"
         attributes = {"rpc.system.name": "grpc", "rpc.method": name, "server.address": self._path}
         return self._tracer.start(ctx, name, attributes, tracing.Kind.CLIENT)
 
     def speaks_v1alpha2_only(self, ctx: golang.Context, timeout: float) -> bool:
-        """Whether the runtime knows the version of the API before v1, for the message about it."""
+        """Report whether the runtime offers only the API version before v1, for the error message."""
         method = runtimeapi.DESCRIPTOR.services_by_name["RuntimeService"].methods_by_name["Version"]
         old = _Method.of("runtime.v1alpha2.RuntimeService", method)
         try:
@@ -197,7 +200,7 @@ class GRPCClient:
         return True
 
     def _invoke(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Any:
-        # What has begun is cancelled too late: the runtime may already have stopped what it was to stop.
+        # Do not begin the call: a later cancellation may reach the runtime after it has carried out the request.
         if isinstance(ctx.err(), golang.Canceled):
             raise errors.RemoteCanceledError
         with self._started(ctx, method, request, _shorter(timeout, ctx.remaining())) as call:
@@ -212,14 +215,14 @@ class GRPCClient:
 
     @contextmanager
     def _started(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Iterator[Any]:
-        """A call on a channel of its own, which ends with ctx and with the block."""
+        """Start a call on its own channel, and end the call with ctx or with the block."""
         with self._channels.use() as use:
             try:
                 call = method.on(use.channel)(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
             except ValueError as err:
                 # The connection was closed meanwhile.
                 raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
-            # The channel ends with its call: of a call that is cancelled, gRPC's library never frees what it has.
+            # Close the channel with its call, because gRPC never frees the state of a cancelled call.
             end = functools.partial(self._channels.end, use)
             take_back = golang.after_func(ctx, end)
             try:
@@ -252,25 +255,28 @@ class GRPCClient:
         if isinstance(ctx.err(), golang.Canceled):
             return errors.RemoteCanceledError()
         if isinstance(ctx.err(), golang.DeadlineExceeded) and err.code() is grpc.StatusCode.CANCELLED:
-            # We have cancelled the call at the end of ctx, a moment before gRPC would have.
+            # The kubelet cancelled the call at the deadline of ctx, a moment before gRPC would have done so.
             return errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
         code, details = err.code(), err.details() or ""
         if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
             details = f"connection error: dial unix {self._path}: {_why_unreachable(self._path, details)}"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
-            details = "context deadline exceeded"  # as Go says when it is our own limit that was reached
+            details = "context deadline exceeded"  # Go's text for the caller's own deadline
         klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=str(err))
         return errors.RemoteError(code, details)
 
 
 def _shorter(timeout: float | None, remaining: float | None) -> float | None:
-    """The sooner of the two, None for neither. gRPC takes a time that is too long for it for one that is over."""
+    """Return the shorter of the two times, or None if both are None.
+
+    The maximum keeps gRPC from taking a very long time for one that has already passed.
+    """
     given = [seconds for seconds in (timeout, remaining) if seconds is not None]
     return min(*given, golang.MAX_REMAINING) if given else None
 
 
 def _why_unreachable(path: str, details: str) -> str:
-    """What gRPC says about a failed connection, in the operator's words."""
+    """Explain a failed connection to the operator."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:

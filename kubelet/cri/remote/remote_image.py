@@ -1,4 +1,4 @@
-"""The image store of a runtime, over its socket.
+"""Call the image service of a runtime over its socket.
 
 Go: k8s.io/cri-client/pkg/remote_image.go
 """
@@ -19,9 +19,9 @@ from pkg.component_base import tracing
 
 
 class RemoteImageService:
-    """An `apis.ImageManagerService` on a unix socket.
+    """Implement `apis.ImageManagerService` on a unix socket.
 
-    Making it does not connect. `connection_timeout`: seconds that one call may take, image pulls excepted.
+    The constructor does not connect. `connection_timeout` limits each call, in seconds, except image pulls.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RemoteImageService:
         self._client.close()
 
     def validate_service_connection(self, ctx: golang.Context) -> None:
-        """Raises ConnectionError unless a runtime answers that speaks CRI v1."""
+        """Raise ConnectionError unless a runtime with CRI v1 answers."""
         klog.v(4).info_s("Validating the CRI v1 API image version")
         try:
             self._client.invoke(ctx, "ImageFsInfo", runtimeapi.ImageFsInfoRequest(), self._timeout)
@@ -59,7 +59,7 @@ class RemoteImageService:
     def image_status(
         self, ctx: golang.Context, image: runtimeapi.ImageSpec, verbose: bool
     ) -> runtimeapi.ImageStatusResponse:
-        """Raises InvalidResponseError when the runtime leaves out id or size."""
+        """Return the status of an image. Raise InvalidResponseError if the runtime omits the id or the size."""
         request = runtimeapi.ImageStatusRequest(image=image, verbose=verbose)
         what = "Get ImageStatus from image service failed"
         response: runtimeapi.ImageStatusResponse = self._call(ctx, "ImageStatus", request, what, image=image.image)
@@ -82,7 +82,7 @@ class RemoteImageService:
         except errors.RemoteError as err:
             klog.error_s(err, "PullImage from image service failed", image=image.image)
             if err.code is grpc.StatusCode.UNKNOWN:
-                # The code says nothing, and the image manager looks for words at the message's start.
+                # The code has no meaning, and the image manager looks for words at the start of the message.
                 raise errors.UncodedError(err.message) from err
             raise
         if not response.image_ref:

@@ -1,11 +1,11 @@
-"""A container runtime, over its socket.
+"""Call a container runtime over its socket.
 
 Go: k8s.io/cri-client/pkg/remote_runtime.go, pkg/kubelet/cri/remote/remote_runtime.go in 1.27
 
-DIVERGES (platform): lists are asked for with unary calls, also where the gate CRIListStreaming is on.
-Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: streams a list where the gate is
-on, which it is not by default, and the runtime knows the streaming calls.
-Why: the Python package that has the CRI's messages, cri-api, lacks the streaming calls.
+DIVERGES (platform): the kubelet gets lists with unary calls, even if the feature gate CRIListStreaming is on.
+Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: streams a list if the gate is on,
+which it is not by default, and the runtime supports the streaming calls.
+Why: the Python package with the CRI's messages, cri-api, lacks the streaming calls.
 Test: remote_runtime_test.py:test_lists_are_not_streamed
 """
 
@@ -26,29 +26,29 @@ from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 from pkg.util import exec as utilexec
 
-# DIVERGES (safer): the error of a command that failed holds so many bytes of its stderr, and not the rest.
-# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).execSyncV1: has no bound.
+# DIVERGES (safer): the error of a failed command contains at most this many bytes of its stderr.
+# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).execSyncV1: has no limit.
 # Why: the error becomes part of the log and of events.
 # Test: remote_runtime_test.py:test_exec_sync_shows_the_beginning_of_endless_complaints
 MAX_STDERR_LENGTH = 10 * 1024
-# How often to report the same error, in seconds.
+# The interval, in seconds, between two reports of the same error.
 _IDENTICAL_ERROR_DELAY = 60.0
-# As many seconds as a duration of Go can hold. A runtime takes a longer grace period for none, and kills at once.
+# The maximum duration of Go in seconds. A runtime takes a longer grace period for none, and kills at once.
 _MAX_DURATION = (2**63 - 1) // 10**9
 
 
 class ContainerStatusNilError(Exception):
-    """The runtime answered without a status. Go: ErrContainerStatusNil"""
+    """Signal that the runtime's response has no status. Go: ErrContainerStatusNil"""
 
     def __init__(self) -> None:
         super().__init__("container status is nil")
 
 
 class RemoteRuntimeService:
-    """An `apis.RuntimeService` on a unix socket.
+    """Implement `apis.RuntimeService` on a unix socket.
 
-    Making it does not connect: a node agent outlives its runtime, and may be there first.
-    `connection_timeout`: seconds that one call may take, where its own rule does not say otherwise.
+    The constructor does not connect, because the kubelet outlives its runtime, and may start first.
+    `connection_timeout` limits each call, in seconds, unless its method has another limit.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class RemoteRuntimeService:
         grpc_client = self._client
         if isinstance(grpc_client, client.GRPCClient) and grpc_client.speaks_v1alpha2_only(ctx, self._timeout):
             return " (the runtime speaks CRI v1alpha2 only and must be updated)"
-        return " (something that is no container runtime listens there, or its CRI plugin is disabled)"
+        return " (the listener is not a container runtime, or its CRI plugin is disabled)"
 
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
-        """Raises InvalidResponseError naming the fields that the runtime left out."""
+        """Return the versions. Raise InvalidResponseError, which names the fields that the runtime omitted."""
         request = runtimeapi.VersionRequest(version=api_version)
         typed_version: runtimeapi.VersionResponse
         try:
@@ -113,7 +113,7 @@ class RemoteRuntimeService:
 
     def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
         request = runtimeapi.RunPodSandboxRequest(config=config, runtime_handler=runtime_handler)
-        # A sandbox needs a network, and may need its image pulled: twice the usual time.
+        # The call gets twice the usual time, because it sets up a network and may pull the sandbox's image.
         what = "RunPodSandbox from runtime service failed"
         response = self._call_within(ctx, self._timeout * 2, "RunPodSandbox", request, what)
         if not response.pod_sandbox_id:
@@ -134,9 +134,10 @@ class RemoteRuntimeService:
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
-        """Raises InvalidResponseError for a status that is missing, incomplete, or that of another sandbox.
+        """Return the status of a sandbox.
 
-        Failures are the caller's to log.
+        Raise InvalidResponseError for a status that is missing, incomplete, or that of another sandbox. The caller logs
+        failures.
         """
         request = runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=pod_sandbox_id, verbose=verbose)
         response: runtimeapi.PodSandboxStatusResponse = self._client.invoke(
@@ -174,15 +175,15 @@ class RemoteRuntimeService:
         self._call(ctx, "StartContainer", request, what, containerID=container_id)
 
     def stop_container(self, ctx: golang.Context, container_id: str, timeout: int) -> None:
-        # DIVERGES (fault of Go): a grace period of more than 292 years is told to the runtime as 292 years.
-        # Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).StopContainer: the call's own time limit
-        # overflows, mostly to a time that has passed, and then the call is not sent.
-        # Why: a container whose pod was deleted gets no signal, and runs on.
+        # DIVERGES (fault of Go): the kubelet shortens a grace period of more than 292 years to 292 years.
+        # Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).StopContainer: the time limit of the call
+        # overflows, usually to a time in the past, and then the call is not sent.
+        # Why: a container whose pod was deleted gets no signal, and continues to run.
         # Test: remote_runtime_test.py:test_grace_period_that_is_too_long_for_the_runtime,
         # remote_runtime_test.py:test_grace_period_that_is_too_long_for_grpc_is_not_over_at_once
         request = runtimeapi.StopContainerRequest(container_id=container_id, timeout=min(timeout, _MAX_DURATION))
         self._log_reduction.clear_id(container_id)
-        limit = self._timeout + timeout  # what the container is given, and time to kill it after
+        limit = self._timeout + timeout  # the grace period, and the usual time to kill the container after it
         what = "StopContainer from runtime service failed"
         self._call_within(ctx, limit, "StopContainer", request, what, containerID=container_id)
 
@@ -202,7 +203,10 @@ class RemoteRuntimeService:
     def container_status(
         self, ctx: golang.Context, container_id: str, verbose: bool
     ) -> runtimeapi.ContainerStatusResponse:
-        """Raises InvalidResponseError for a status that is missing, incomplete, or that of another container."""
+        """Return the status of a container.
+
+        Raise InvalidResponseError for a status that is missing, incomplete, or that of another container.
+        """
         request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         what = "ContainerStatus from runtime service failed"
         response: runtimeapi.ContainerStatusResponse = self._call_reduced(
@@ -225,7 +229,10 @@ class RemoteRuntimeService:
     def exec_sync(
         self, ctx: golang.Context, container_id: str, cmd: Sequence[str], timeout: float
     ) -> tuple[bytes, bytes]:
-        """`timeout` goes to the runtime in whole seconds, and the call has the usual time beyond it."""
+        """Run a command to its end, and return its stdout and stderr.
+
+        The runtime gets `timeout` in whole seconds, and the call has the usual time in addition.
+        """
         request = runtimeapi.ExecSyncRequest(container_id=container_id, cmd=cmd, timeout=int(timeout))
         limit = self._timeout + timeout if timeout else None
         what = "ExecSync cmd from runtime service failed"
@@ -270,11 +277,11 @@ class RemoteRuntimeService:
 
     def update_runtime_config(self, ctx: golang.Context, runtime_config: runtimeapi.RuntimeConfig) -> None:
         request = runtimeapi.UpdateRuntimeConfigRequest(runtime_config=runtime_config)
-        # Not logged, as in Go: the caller says it with the pod CIDR that was to be set.
+        # A failure is not logged here, as in Go: the caller logs it with the pod CIDR.
         self._client.invoke(ctx, "UpdateRuntimeConfig", request, self._timeout)
 
     def status(self, ctx: golang.Context, verbose: bool) -> runtimeapi.StatusResponse:
-        """Raises InvalidResponseError when one of the two conditions every runtime has is missing."""
+        """Return the status. Raise InvalidResponseError if one of the two required conditions is missing."""
         request = runtimeapi.StatusRequest(verbose=verbose)
         what = "Status from runtime service failed"
         response: runtimeapi.StatusResponse = self._call_reduced(ctx, "Status", request, what)
@@ -312,7 +319,10 @@ class RemoteRuntimeService:
         self._call(ctx, "ReopenContainerLog", request, what, containerID=container_id)
 
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
-        """A timeout in `options` counts when it is longer than the usual one; ValueError if negative."""
+        """Write the state of a container to a file.
+
+        The timeout in `options` counts if it is longer than the usual one. Raise ValueError if it is negative.
+        """
         if options.timeout < 0:
             raise ValueError("CheckpointContainer requires the timeout value to be > 0")
         request = runtimeapi.CheckpointContainerRequest()
@@ -328,7 +338,10 @@ class RemoteRuntimeService:
         container_events_ch: golang.Channel[runtimeapi.ContainerEventResponse],
         connection_established_callback: Callable[[Iterator[runtimeapi.ContainerEventResponse]], None] | None,
     ) -> None:
-        """Returns only by raising: the runtime ended the stream (EOFError), or RemoteError."""
+        """Send the runtime's events into the channel.
+
+        The method ends only with an exception: EOFError if the runtime ended the stream, or RemoteError.
+        """
         try:
             with self._client.stream(ctx, "GetContainerEvents", runtimeapi.GetEventsRequest()) as stream:
                 if connection_established_callback is not None:
@@ -368,23 +381,23 @@ class RemoteRuntimeService:
     def _call_within(
         self, ctx: golang.Context, limit: float | None, method: str, request: Any, what: str, **kv: Any
     ) -> Any:
-        """Call with a limit of so many seconds, and log a failure as `what`."""
-        # Not the request: the environment of a container holds secrets.
+        """Call with a time limit in seconds, and log a failure as `what`."""
+        # The log omits the request, because the environment of a container may contain secrets.
         klog.v(10).info_s(f"[RemoteRuntimeService] {method}", **kv, timeout=limit)
         try:
             return self._client.invoke(ctx, method, request, limit)
         except golang.Canceled:
-            raise  # whoever cancelled knows
+            raise  # the caller that cancelled needs no log line
         except errors.RemoteError as err:
             klog.error_s(err, what, **kv)
             raise
 
     def _call_reduced(self, ctx: golang.Context, method: str, request: Any, what: str, **kv: Any) -> Any:
-        """As _call, but the same failure of the same object is logged once a minute only.
+        """Call like _call, but log the same failure of the same object only once a minute.
 
-        DIVERGES (safer): the same failure of a list, or of the runtime's own status, is logged once a minute.
-        Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).listPodSandboxV1: logs it each time.
-        Why: the kubelet asks for these every second, and all such calls fail while the runtime is down.
+        DIVERGES (safer): the kubelet logs the same failure of a list, or of the runtime's status, once a minute.
+        Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).listPodSandboxV1: logs each failure.
+        Why: the kubelet makes these calls every second, and all of them fail while the runtime is down.
         Test: remote_runtime_test.py:test_repeated_failures_are_logged_once
         """
         parent_id = kv.get("containerID") or kv.get("podSandboxID") or method

@@ -1,4 +1,7 @@
-"""Go: k8s.io/cri-client/pkg/remote_runtime_test.go"""
+"""Test the calls to a runtime over its socket.
+
+Go: k8s.io/cri-client/pkg/remote_runtime_test.go
+"""
 
 from __future__ import annotations
 
@@ -85,13 +88,13 @@ def test_life_of_a_pod(service: remote.RemoteRuntimeService) -> None:
 
 @contextmanager
 def _listening(path: Path, reply: bytes) -> Iterator[None]:
-    """A server that says the same to everybody."""
+    """Run a server that sends the same bytes to each client."""
 
     def serve() -> None:
         with contextlib.suppress(OSError), listener:
             while True:
                 connection, _ = listener.accept()
-                # Who hears what is no gRPC breaks off, and may come again.
+                # A client that receives invalid gRPC closes the connection, and may connect again.
                 with connection, contextlib.suppress(ConnectionError):
                     connection.sendall(reply)
                     connection.recv(1000)
@@ -106,7 +109,7 @@ def _listening(path: Path, reply: bytes) -> Iterator[None]:
 
 
 def _leave_socket(path: Path) -> None:
-    """What a server that was killed leaves."""
+    """Leave a socket file behind, as a killed server does."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
 
@@ -170,7 +173,7 @@ def test_runtime_of_another_version_is_explained(tmp_path: Path, services: tuple
 
 
 def test_calls_that_begin_when_the_connection_is_closed(service: remote.RemoteRuntimeService) -> None:
-    """As at the kubelet's end, when its threads still are at work."""
+    """Calls after the connection is closed fail, as for threads that still run when the kubelet stops."""
     service.close(CTX)
     closing = r"^rpc error: code = Canceled desc = grpc: the client connection is closing$"
     with pytest.raises(remote.RemoteError, match=closing):
@@ -182,7 +185,7 @@ def test_calls_that_begin_when_the_connection_is_closed(service: remote.RemoteRu
 def test_calls_at_once_have_a_channel_each_and_one_connection(
     server: fake.FakeServer, service: remote.RemoteRuntimeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for the lock of a channel would wait for all that use it."""
+    """Simultaneous calls use different channels, because a call would wait for the lock of a shared channel."""
     made: list[Any] = []
     insecure_channel = grpc.insecure_channel
 
@@ -214,7 +217,10 @@ def test_calls_at_once_have_a_channel_each_and_one_connection(
 def test_end_that_comes_too_late_does_nothing_to_the_next_call(
     server: fake.FakeServer, service: remote.RemoteRuntimeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A context that ends together with its call may tell so a moment later, when the channel is another call's."""
+    """A late cancellation does not end the next call on the channel.
+
+    A context that ends together with its call may run its callback when the channel already belongs to another call.
+    """
     late: list[Any] = []
 
     def after_func(ctx: golang.Context, end: Any) -> Any:
@@ -246,7 +252,7 @@ def test_closing_ends_all_calls(server: fake.FakeServer, service: remote.RemoteR
 
 
 def end_calls_and_streams() -> None:
-    """2,000 calls whose context ends while the runtime is at work, and 500 streams that nobody reads to the end."""
+    """End 2,000 calls by their context while the runtime works, and 500 streams before their end."""
     with tempfile.TemporaryDirectory() as directory:
         runtime = fake.FakeRuntime(images_present=["busybox"])
         with fake.FakeServer(f"unix://{directory}/cri.sock", runtime) as server:
@@ -280,14 +286,14 @@ def test_calls_that_are_ended_leave_no_memory() -> None:
 
 
 class _Nonsense(grpc.GenericRpcHandler):
-    """Answers each call with bytes that are no message."""
+    """Answer each call with bytes that are not a message."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\xff\xff")
 
 
 def get_nonsense() -> None:
-    """1,000 calls whose answer cannot be decoded."""
+    """Make 1,000 calls whose responses cannot be decoded."""
     with tempfile.TemporaryDirectory() as directory, futures.ThreadPoolExecutor(2) as workers:
         server = grpc.server(workers)
         server.add_generic_rpc_handlers((_Nonsense(),))
@@ -306,7 +312,7 @@ def test_answers_that_cannot_be_decoded_leave_no_memory() -> None:
 
 
 def _connections(server: fake.FakeServer) -> int:
-    """How many the server has, beside the socket that it listens on."""
+    """Count the connections of the server, without its listening socket."""
     path = server.endpoint.removeprefix("unix://")
     lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()
     return sum(line.endswith(f" {path}") for line in lines) - 1
@@ -340,13 +346,13 @@ def test_cancelling_the_context_ends_a_call_that_hangs(
     thread.join(30)
     assert isinstance(failures[0], remote.RemoteError)
     assert failures[0].code is grpc.StatusCode.CANCELLED
-    wait_for("no call hangs any more", lambda: fault.waiting == 0)  # the runtime noticed too
+    wait_for("no call hangs any more", lambda: fault.waiting == 0)  # the runtime noticed the cancellation too
 
 
 def test_call_of_a_cancelled_context_is_never_made(
     server: fake.FakeServer, service: remote.RemoteRuntimeService
 ) -> None:
-    """The runtime could have done it before it hears that it must not."""
+    """A cancelled context prevents the call, because the runtime could act before it learns of the cancellation."""
     ctx, cancel = golang.with_cancel(CTX)
     cancel()
     made = server.runtime.recorder.counts.get("StopPodSandbox", 0)
@@ -385,7 +391,7 @@ def test_deadline_that_ends_the_call_before_grpc_does() -> None:
 
 
 class _Limits:
-    """A client that notes the last request of each method, and what limit it is given."""
+    """Record the last request and time limit of each method."""
 
     def __init__(self) -> None:
         self.limits: dict[str, float | None] = {}
@@ -446,7 +452,7 @@ def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remo
     server.stop()
     with pytest.raises(remote.RemoteError, match="code = Unavailable"):
         service.version(CTX, "")
-    CTX.wait(1.5)  # long enough for the attempts to be as rare as they get
+    CTX.wait(1.5)  # long enough for the backoff to reach its maximum
     server.start()
 
     def answers() -> bool:
@@ -598,7 +604,7 @@ def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntime
             service.get_container_events(ctx, events, connected.append)
 
     thread = golang.go(listen, name="listener")
-    # The runtime may know of it before the listener is told.
+    # The runtime may count the subscriber before the listener's callback runs.
     wait_for("the stream of events is connected", lambda: server.runtime.subscribers == 1 and bool(connected))
     _, container_id = run_container(service, "sh", "-c", "exit 3")
     kinds = []

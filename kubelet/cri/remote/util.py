@@ -1,4 +1,4 @@
-"""Endpoints: where a runtime listens, as the flags and the configuration write it.
+"""Parse the endpoint of a runtime, as flags and the configuration contain it.
 
 Go: k8s.io/cri-client/pkg/util/util_unix.go
 """
@@ -11,7 +11,7 @@ _UNIX_PROTOCOL = "unix"
 
 
 def get_address(endpoint: str) -> str:
-    """The socket's path of `unix:///run/x.sock`, or of a bare `/run/x.sock`. Raises ValueError.
+    """Return the path of the socket of `unix:///run/x.sock` or of a bare `/run/x.sock`. Raise ValueError.
 
     Go: GetAddressAndDialer
     """
@@ -35,7 +35,7 @@ def _parse_endpoint(endpoint: str) -> tuple[str, str]:
         case "tcp":
             return "tcp", url.netloc
         case "unix":
-            # unix://run/x.sock has a host: keep it, so that the message about it shows what is wrong.
+            # unix://run/x.sock has the host "run". Keep it, so that the error message shows what is wrong.
             return "unix", url.netloc + url.path
         case scheme:
             raise ValueError(f"endpoint {endpoint!r}: protocol {scheme!r} not supported")

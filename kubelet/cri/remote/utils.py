@@ -1,4 +1,4 @@
-"""Checks of what a runtime answers, before anything relies on it.
+"""Check the responses of a runtime before other code relies on them.
 
 Go: k8s.io/cri-client/pkg/utils.go
 """
@@ -9,12 +9,12 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import errors
 
-# gRPC's own limit of 4 MiB is too little for the lists of a busy node.
+# gRPC's default of 4 MiB is too small for the lists of a busy node.
 MAX_MSG_SIZE = 16 * 1024 * 1024
 
 
 def verify_sandbox_status(status: runtimeapi.PodSandboxStatus, sandbox_id: str) -> None:
-    """Raises errors.InvalidResponseError naming the first field that is missing, or an id that was not asked for."""
+    """Raise errors.InvalidResponseError, which names the first missing field or the unexpected id."""
     _verify_id(status.id, sandbox_id)
     if not status.HasField("metadata"):
         raise errors.InvalidResponseError("status.Metadata is not set")
@@ -28,7 +28,7 @@ def verify_sandbox_status(status: runtimeapi.PodSandboxStatus, sandbox_id: str) 
 
 
 def verify_container_status(status: runtimeapi.ContainerStatus, container_id: str) -> None:
-    """Raises as verify_sandbox_status."""
+    """Raise the same errors as verify_sandbox_status."""
     _verify_id(status.id, container_id)
     if not status.HasField("metadata"):
         raise errors.InvalidResponseError("status.Metadata is not set")
@@ -43,11 +43,11 @@ def verify_container_status(status: runtimeapi.ContainerStatus, container_id: st
 
 
 def _verify_id(found: str, asked: str) -> None:
-    """Raises errors.InvalidResponseError.
+    """Raise errors.InvalidResponseError if the ids differ.
 
-    DIVERGES (safer): a status that has another id than the one asked for is refused.
+    DIVERGES (safer): the kubelet rejects a status with another id than the requested one.
     Go: k8s.io/cri-client/pkg/utils.go, verifyContainerStatus: accepts any id that is not empty.
-    Why: the pod would keep the status of another container, or sandbox, until its next change.
+    Why: the pod would keep the status of another container or sandbox until its next change.
     Test: remote_runtime_test.py:test_status_of_another_container_or_sandbox_is_refused
     """
     if not found:

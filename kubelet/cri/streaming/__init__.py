@@ -1,6 +1,6 @@
-"""What the kubelet shares with the streaming server of a container runtime: options of requests, and errors.
+"""Define what the kubelet shares with a runtime's streaming server: the options of requests, and the errors.
 
-The server itself is the runtime's; the kubelet passes connections on to it.
+The streaming server belongs to the runtime; the kubelet passes connections on to it.
 
 Go: k8s.io/cri-streaming/pkg/streaming, pkg/kubelet/cri/streaming in 1.27
 """

@@ -1,4 +1,4 @@
-"""A runtime's refusal as an answer over HTTP.
+"""Convert an error of a runtime to an HTTP response.
 
 Go: k8s.io/cri-streaming/pkg/streaming/errors.go
 """
@@ -14,18 +14,18 @@ from pkg.util import grpcstatus
 if TYPE_CHECKING:
     from pkg.golang import http
 
-# For how many seconds a runtime keeps the address of a stream that nobody has asked for yet.
+# The time, in seconds, for which a runtime keeps the URL of an unused stream.
 CACHE_TTL = 60
 
 
 def write_error(err: BaseException, w: http.ResponseWriter) -> None:
-    """404 for what the runtime does not know, 429 when it serves too many streams, 500 for all else."""
+    """Write the error with status 404 for unknown objects, 429 for too many streams, and 500 otherwise."""
     status = 500
     match grpcstatus.code(err):
         case grpc.StatusCode.NOT_FOUND:
             status = 404
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            # Whoever has all of them waiting has until then to come for them.
+            # The unused URLs that occupy the streams expire by then.
             w.headers.set("Retry-After", str(CACHE_TTL))
             status = 429
     w.headers.set("Content-Type", "text/plain; charset=utf-8")

@@ -1,4 +1,4 @@
-"""What requests for streams ask for, and how a runtime's refusals are told."""
+"""Test the options of streaming requests, and the conversion of a runtime's errors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A container runtime that runs nothing, on a real socket, for tests, benchmarks and the hollow node.
+"""Serve a fake container runtime on a real socket, for tests, benchmarks and the hollow node.
 
-`FakeRuntime` keeps the sandboxes, containers and images and has the controls; `FakeServer` serves it, and
-`StreamingServer` of streaming.py its exec, attach and port forwarding.
-`python -m kubelet.cri.remote.fake --socket PATH` is one in a process of its own.
+`FakeRuntime` keeps the sandboxes, containers and images, and has the controls. `FakeServer` serves it, and
+`StreamingServer` in streaming.py serves its exec, attach and port forwarding. `python -m kubelet.cri.remote.fake
+--socket PATH` runs a fake runtime in its own process.
 
 Go: k8s.io/cri-client/pkg/fake
 """

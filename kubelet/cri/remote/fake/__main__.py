@@ -1,4 +1,4 @@
-"""The fake runtime in a process of its own."""
+"""Run the fake runtime in its own process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with fake.FakeServer(f"unix://{args.socket}", runtime):
-        print(f"fake container runtime on unix://{args.socket}: no container runs", flush=True)
+        print(f"fake container runtime on unix://{args.socket}: containers are simulated", flush=True)
         stop.wait()
 
 
@@ -32,16 +32,16 @@ def _parser() -> argparse.ArgumentParser:
         description="A CRI v1 server that keeps sandboxes and containers in memory. No container runs.",
     )
     parser.add_argument("--socket", required=True, help="path of the unix socket to listen on")
-    parser.add_argument("--image", action="append", default=[], help="image that is there from the start")
+    parser.add_argument("--image", action="append", default=[], help="image that exists from the start")
     parser.add_argument(
         "--latency",
         action="append",
         default=[],
         type=latency_flag,
         metavar="METHOD=SECONDS",
-        help="let calls of a method take so much longer; * is every method",
+        help="delay calls of a method by this time; * means every method",
     )
-    parser.add_argument("--pull-delay", type=float, default=0.0, metavar="SECONDS", help="per image pull")
+    parser.add_argument("--pull-delay", type=float, default=0.0, metavar="SECONDS", help="duration of each image pull")
     parser.add_argument("--no-events", action="store_true", help="do not implement GetContainerEvents")
     parser.add_argument("--write-logs", action="store_true", help="write a line to each container's log file")
     return parser

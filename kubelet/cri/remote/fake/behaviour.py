@@ -1,4 +1,4 @@
-"""What the processes of the fake runtime's containers do, as none of them runs."""
+"""Define what the simulated processes of the fake runtime's containers do."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from itertools import groupby
 
 import msgspec
 
-# An annotation `fake.cri/NAME: '{"run_for": 2, "exit_code": 3}'` on a pod decides for its container NAME.
+# A pod's annotation `fake.cri/NAME: '{"run_for": 2, "exit_code": 3}'` sets the behaviour of its container NAME.
 ANNOTATION_PREFIX = "fake.cri/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """One container's life. Seconds are on the runtime's clock."""
+    """Describe the life of a container. Times are seconds on the runtime's clock."""
 
-    run_for: float | None = None  # ends by itself after so long; None: runs until it is stopped
+    run_for: float | None = None  # the container exits by itself after this time; None: it runs until it is stopped
     exit_code: int = 0
     oom_killed: bool = False
     ignore_sigterm: bool = False
-    stop_after: float = 0.0  # from SIGTERM to the end
+    stop_after: float = 0.0  # time between SIGTERM and the exit
     sigterm_exit_code: int = 143
     termination_message: str = ""
     create_error: str = ""
@@ -35,7 +35,7 @@ class Behaviour:
 
 
 def from_json(text: str) -> Behaviour:
-    """Raises ValueError naming what is not a field, and which fields there are, or what a field cannot be."""
+    """Parse a behaviour. Raise ValueError, which names unknown and known fields, or the invalid value of a field."""
     known = [f.name for f in fields(Behaviour)]
     try:
         values = msgspec.json.decode(text, type=dict[str, object])
@@ -69,8 +69,9 @@ class _Rule:
 
 
 class Behaviours:
-    """Decides each container's behaviour. The pod's annotation comes first, then the rule added last that
-    matches, then what can be read from the command. Safe from any thread.
+    """Decide the behaviour of each container. Thread-safe.
+
+    The pod's annotation comes first, then the newest matching rule, then the container's command.
     """
 
     def __init__(self) -> None:
@@ -87,8 +88,10 @@ class Behaviours:
         pod: str | None = None,
         times: int | None = None,
     ) -> None:
-        """A rule for containers whose image and command line contain these, whose own and whose pod's name
-        are these, and only for the first `times` such containers.
+        """Add a rule for containers whose image and command contain these texts, and whose own and pod's name are
+        these.
+
+        The rule holds for the first `times` such containers.
         """
         with self._lock:
             self._rules.insert(0, _Rule(behaviour, image, command, name, pod, times))
@@ -120,7 +123,7 @@ _TERMINATION_MESSAGE = re.compile(r"(?:echo|printf)(?: -n)? (.*?)\s*>+\s*/dev/te
 
 
 def from_command(argv: Sequence[str]) -> Behaviour:
-    """What a simple command, or a shell script made of some, would do. Other programs run until stopped."""
+    """Derive the behaviour from a simple command or shell script. Other programs run until they are stopped."""
     if len(argv) >= 3 and argv[0].rsplit("/", 1)[-1] in ("sh", "bash") and argv[1] == "-c":
         return _from_script(argv[2])
     return _from_script(shlex.join(argv)) if argv else Behaviour()
@@ -149,7 +152,7 @@ def _from_script(script: str) -> Behaviour:
 
 
 def _statements(script: str) -> Iterator[list[str]]:
-    """The words of each command; what cannot be understood is one command of no known program."""
+    """Yield the words of each command; a script that cannot be parsed counts as one unknown program."""
     lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
     try:

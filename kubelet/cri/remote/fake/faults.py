@@ -1,4 +1,4 @@
-"""What goes wrong in the fake runtime, on purpose."""
+"""Inject faults into the fake runtime."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from pkg import golang
 EVERY_METHOD = "*"
 
 Match = Callable[[Any], bool]
-# Makes another answer of an answer.
+# Replaces a response by another one.
 Change = Callable[[Any], Any]
 
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """Something that befalls the calls of a method; made by the methods of Faults, taken back by `remove`."""
+    """Describe a fault of a method's calls. The methods of Faults create it, and `remove` ends it."""
 
     method: str
     sandbox: str = ""  # only calls about this sandbox, by its id or its pod's name; empty: all
     delay: float = 0.0
     error: errors.RemoteError | None = None
-    times: int | None = None  # befalls so many calls; None: all
-    release: golang.Channel[None] | None = None  # a hang: calls wait until this is closed
+    times: int | None = None  # the number of calls that the fault affects; None: all
+    release: golang.Channel[None] | None = None  # a hang: calls wait until this channel is closed
     match: Match | None = None
-    answer: bool = False  # befalls the answer: what the call was for is done
-    change: Change | None = None  # of the answer
-    hits: int = 0  # calls it has befallen
-    waiting: int = field(default=0)  # calls that hang in it now
+    answer: bool = False  # the fault affects the response: the call's work is done
+    change: Change | None = None  # changes the response
+    hits: int = 0  # the number of affected calls so far
+    waiting: int = field(default=0)  # the number of calls that hang now
 
 
 def latency_flag(text: str) -> tuple[str, float]:
-    """The method and seconds of a flag `--latency=METHOD=SECONDS`. Raises argparse.ArgumentTypeError."""
+    """Parse the method and the seconds of `--latency=METHOD=SECONDS`. Raise argparse.ArgumentTypeError."""
     method, _, seconds = text.partition("=")
     try:
         _check_method(method, cri_methods())
@@ -56,29 +56,30 @@ def latency_flag(text: str) -> tuple[str, float]:
 
 
 def cri_methods() -> list[str]:
-    """The methods of both services of the CRI."""
+    """List the methods of both CRI services."""
     return [each.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for each in service.methods]
 
 
 def _check_method(method: str, methods: Collection[str]) -> None:
-    """Raises ValueError that names the methods there are."""
+    """Raise ValueError, which lists the known methods, if the method is unknown."""
     if method not in (EVERY_METHOD, *methods):
-        raise ValueError(f"there is no method {method!r}: it is * or one of {', '.join(methods)}")
+        raise ValueError(f"unknown method {method!r}: expected * or one of {', '.join(methods)}")
 
 
 class Faults:
-    """Delays, errors and hangs of calls. Safe from any thread; a change befalls calls that begin after it.
+    """Inject delays, errors and hangs into calls. Thread-safe; a change affects calls that begin after it.
 
-    Methods are those that are given, of CRI unless they are others, or * for all. Raises ValueError for any other.
+    The known methods are the given ones, by default those of the CRI, and * for all. Raise ValueError for any other
+    method.
     """
 
     def __init__(self, methods: Collection[str] | None = None) -> None:
         self._methods = cri_methods() if methods is None else methods
-        self._lock = threading.Lock()  # guards _faults and the counters in them
+        self._lock = threading.Lock()  # guards _faults and their counters
         self._faults: list[Fault] = []
 
     def latency(self, method: str, seconds: float, *, sandbox: str = "") -> Fault:
-        """Calls take so much longer."""
+        """Delay calls by this time."""
         return self._add(Fault(method, sandbox, delay=seconds))
 
     def fail(
@@ -91,7 +92,7 @@ class Faults:
         sandbox: str = "",
         match: Match | None = None,
     ) -> Fault:
-        """Calls fail: the next `times`, or all until removed. `match` looks at the request."""
+        """Let calls fail: the next `times`, or all until the fault is removed. `match` checks the request."""
         error = errors.RemoteError(code, message)
         return self._add(Fault(method, sandbox, error=error, times=times, match=match))
 
@@ -104,20 +105,20 @@ class Faults:
         match: Match | None = None,
         answer: bool = False,
     ) -> Fault:
-        """Calls do not return until the fault is removed or the caller gives up. `match` looks at the request.
+        """Let calls hang until the fault is removed or the caller gives up. `match` checks the request.
 
-        With `answer` they do their work and do not say so; otherwise they have not begun.
+        With `answer`, a call hangs after its work; otherwise it hangs before.
         """
         return self._add(Fault(method, sandbox, release=golang.Channel(), times=times, match=match, answer=answer))
 
     def lie(
         self, method: str, change: Change, *, sandbox: str = "", times: int | None = None, match: Match | None = None
     ) -> Fault:
-        """Calls do their work and get another answer than the true one. `match` looks at the request."""
+        """Let calls do their work and return a changed response. `match` checks the request."""
         return self._add(Fault(method, sandbox, change=change, times=times, match=match, answer=True))
 
     def remove(self, fault: Fault) -> None:
-        """Take a fault back; calls that hang in it go on. Twice is once."""
+        """Remove a fault; calls that hang in it continue. A second call does nothing."""
         with self._lock:
             if fault not in self._faults:
                 return
@@ -126,7 +127,7 @@ class Faults:
             fault.release.close()
 
     def clear(self) -> None:
-        """Take all faults back."""
+        """Remove all faults."""
         with self._lock:
             faults = list(self._faults)
         for fault in faults:
@@ -141,9 +142,9 @@ class Faults:
         sleep: Callable[[golang.Context, float], None],
         response: Any = None,
     ) -> Any:
-        """Let the faults befall one call or, with a response, the answer of a call that has done its work.
+        """Apply the faults to a call or, with a response, to the response of a finished call.
 
-        Returns the answer to send. Raises what the faults say, or when ctx is done.
+        Return the response to send. Raise the error of a fault, or an error if ctx is done.
         """
         if not self._faults:
             return response

@@ -1,4 +1,4 @@
-"""The files that a container's processes would write."""
+"""Write the files that a container's processes would write."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kubelet.cri.remote.fake.sandboxes import Container
 
 
 def notice(container: Container) -> str:
-    """The one line of a container's log, if nobody has it say more."""
+    """Return the default line of a container's log."""
     return f"no container runs here; the command would be {' '.join(container.argv)!r}"
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of what a process has written, empty ones too; none of an empty text."""
+    """Split a process's output into lines, with empty ones; an empty text has none."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -30,7 +30,7 @@ def append_log(container: Container, now: datetime, text: str, stream: str = "st
 
 
 def write_termination_message(container: Container) -> None:
-    """The message, where the kubelet will look for it."""
+    """Write the termination message to the file that the kubelet reads."""
     for mount in container.config.mounts:
         if mount.container_path == "/dev/termination-log":
             Path(mount.host_path).write_text(container.behaviour.termination_message)

@@ -1,4 +1,4 @@
-"""The fake runtime's image store."""
+"""Keep the fake runtime's images."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _SIZE = 4_000_000
 
 
 class FakeImages:
-    """Images by name. Every image can be pulled unless `pull_errors` names it. Safe from any thread."""
+    """Keep images by name. Every image can be pulled unless `pull_errors` names it. Thread-safe."""
 
     def __init__(
         self, now: Callable[[], int], sleep: Callable[[golang.Context, float], None], present: Iterable[str]
     ) -> None:
-        self.pull_delay = 0.0  # seconds each pull takes
-        self.pull_errors: dict[str, errors.RemoteError] = {}  # image → what pulling it raises
+        self.pull_delay = 0.0  # the duration of each pull, in seconds
+        self.pull_errors: dict[str, errors.RemoteError] = {}  # the error of pulling an image, by its name
         self.mountpoint = "/"
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()  # guards _images
-        self._images: dict[str, runtimeapi.Image] = {}  # id → image
+        self._images: dict[str, runtimeapi.Image] = {}  # by id
         for name in present:
             self.add(name)
 
     def add(self, name: str, *, image_id: str = "", size: int = _SIZE, uid: int | None = None) -> str:
-        """Put an image there as if it had been pulled; returns its id. `uid`: the user it runs as."""
+        """Add an image as if it had been pulled, and return its id. `uid` is the image's user."""
         image_id = image_id or image_id_of(name)
         with self._lock:
             image = self._images.setdefault(image_id, runtimeapi.Image(id=image_id, size=size))
@@ -45,12 +45,12 @@ class FakeImages:
         return image_id
 
     def all(self) -> list[runtimeapi.Image]:
-        """All images; look, do not touch."""
+        """Return all images; callers must not change them."""
         with self._lock:
             return list(self._images.values())
 
     def find(self, name: str) -> runtimeapi.Image | None:
-        """The image of this name, digest or id."""
+        """Find the image with this name, digest or id."""
         with self._lock:
             return self._find_locked(name)
 
@@ -64,7 +64,7 @@ class FakeImages:
         return None
 
     def name_of(self, image_id: str) -> str:
-        """The first tag of an image, which is what containers made of it are said to run; empty if it has none."""
+        """Return the first tag of an image, which its containers report as their image; "" if it has none."""
         with self._lock:
             image = self._images.get(image_id)
             return image.repo_tags[0] if image is not None and image.repo_tags else ""
@@ -106,12 +106,12 @@ class FakeImages:
 
 
 def image_id_of(name: str) -> str:
-    """The id that an image of this name has here: the same in every run."""
+    """Return the id of an image with this name, which is the same in every run."""
     return "sha256:" + hashlib.sha256(canonical_name(name).encode()).hexdigest()
 
 
 def not_found(name: str) -> errors.RemoteError:
-    """What pulling an image that no registry has raises."""
+    """Return the error of pulling an image that no registry has."""
     return errors.RemoteError(
         grpc.StatusCode.NOT_FOUND,
         f'failed to pull and unpack image "{name}": failed to resolve image: {name}: not found',
@@ -119,6 +119,6 @@ def not_found(name: str) -> errors.RemoteError:
 
 
 def canonical_name(name: str) -> str:
-    """With the tag that is meant when none is given."""
+    """Add the default tag to a name without a tag."""
     last = name.rsplit("/", 1)[-1]
     return name if ":" in last or "@" in last else f"{name}:latest"

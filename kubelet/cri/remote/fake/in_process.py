@@ -1,4 +1,4 @@
-"""The remote services without a socket between them and the fake runtime."""
+"""Call the fake runtime through the remote services, but without a socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT = 120.0
 
 
 class InProcessRuntimeService(remote_runtime.RemoteRuntimeService):
-    """The real service, checks of answers included, on a runtime in this process."""
+    """Run the real service, with its checks of responses, on a runtime in this process."""
 
     def __init__(self, runtime: FakeRuntime) -> None:
         super().__init__(golang.background(), _ENDPOINT, _TIMEOUT)
@@ -21,7 +21,7 @@ class InProcessRuntimeService(remote_runtime.RemoteRuntimeService):
 
 
 class InProcessImageService(remote_image.RemoteImageService):
-    """As InProcessRuntimeService; give both the same runtime."""
+    """Run the real image service on a runtime in this process; give both services the same runtime."""
 
     def __init__(self, runtime: FakeRuntime) -> None:
         super().__init__(golang.background(), _ENDPOINT, _TIMEOUT)
@@ -30,11 +30,11 @@ class InProcessImageService(remote_image.RemoteImageService):
 
 
 class _NotClosing:
-    """Both services share the runtime, which its owner closes."""
+    """Forward calls to the runtime, which both services share and its owner closes."""
 
     def __init__(self, runtime: FakeRuntime) -> None:
         self.invoke = runtime.invoke
         self.stream = runtime.stream
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing, because there is no connection."""

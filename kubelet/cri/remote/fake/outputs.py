@@ -1,4 +1,4 @@
-"""What fake containers say: in their logs, and to who is attached to them."""
+"""Write the output of fake containers to their logs and to attached clients."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pkg import golang
 
 
 class Outputs:
-    """Safe from any thread."""
+    """Distribute the output of containers. Thread-safe."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._lock = threading.Lock()  # guards _followers, and is held while they are told
-        # By the container's id: for whom the client is attached, by the name of the stream.
+        self._lock = threading.Lock()  # guards _followers, and is held while they receive output
+        # The streams of the attached clients by their names, by the container's id.
         self._followers: dict[str, list[dict[str, IO[bytes]]]] = {}
 
     def say(self, container: Container, text: str, stream: str = "stdout") -> None:
-        """Have a container say these lines on `stdout` or `stderr`."""
+        """Write these lines to the `stdout` or `stderr` of a container."""
         with self._lock:
             files.append_log(container, self._now(), text, stream)
             for follower in self._followers.get(container.id, ()):
-                with contextlib.suppress(OSError):  # has gone
+                with contextlib.suppress(OSError):  # the client has closed its connection
                     follower[stream].write("".join(f"{line}\n" for line in files.lines_of(text)).encode())
 
     def follow(self, container: Container, stdout: IO[bytes], stderr: IO[bytes], gone: golang.Channel[None]) -> None:
-        """Write what a container says from now on, until it ends, or `gone` is closed."""
+        """Write the further output of a container until it exits or `gone` is closed."""
         follower = {"stdout": stdout, "stderr": stderr}
         with self._lock:
             self._followers.setdefault(container.id, []).append(follower)

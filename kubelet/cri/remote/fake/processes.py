@@ -1,4 +1,4 @@
-"""Who plays the commands that run in fake containers, and what listens at the ports of fake pods."""
+"""Choose the functions that simulate commands in fake containers and servers at ports of fake pods."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kubelet.cri.remote.fake.sandboxes import Container, Sandbox
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A command in a container, as who plays it sees it; used by the thread that plays it.
+    """Represent a command in a container for the function that simulates it. For that function's thread.
 
-    `stdin` is at its end once the client sends no more. Writing raises OSError when the client has gone. With `tty`,
-    what is written to `stderr` comes out at `stdout`.
+    `stdin` ends when the client sends no more. Writing raises OSError if the client has closed its connection. With
+    `tty`, output to `stderr` appears on `stdout`.
     """
 
     command: list[str]
@@ -31,9 +31,9 @@ class Process:
     tty: bool = False
 
 
-# Returns the exit code; None is 0.
+# Simulates a command, and returns its exit code; None means 0.
 Play = Callable[[Process], int | None]
-# What is at a port of a pod: an address, or a function that serves the connection in a thread of its own.
+# The target of a pod's port: an address, or a function that serves the connection in its own thread.
 Target = tuple[str, int] | Callable[[socket.socket], object]
 
 
@@ -53,7 +53,7 @@ class _Rule:
 
 
 class Plays:
-    """Decides who plays a command: the rule added last that matches. Safe from any thread."""
+    """Choose the function that simulates a command: that of the newest matching rule. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _rules
@@ -62,18 +62,18 @@ class Plays:
     def add(
         self, play: Play, *, command: Sequence[str] = (), pod_uid: str | None = None, container: str | None = None
     ) -> None:
-        """Have commands played that begin with these words, in this pod's container of this name, or in all."""
+        """Use a function for commands that begin with these words, in this container of this pod, or in all."""
         with self._lock:
             self._rules.insert(0, _Rule(play, list(command), pod_uid, container))
 
     def find(self, container: Container, command: Sequence[str]) -> Play | None:
-        """Who plays it; None if the container's behaviour says how it ends."""
+        """Return the function for a command, or None if the container's behaviour determines the result."""
         with self._lock:
             return next((rule.play for rule in self._rules if rule.matches(container, command)), None)
 
 
 class Ports:
-    """What is at the ports of pods. Safe from any thread."""
+    """Map the ports of pods to their targets. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _targets
@@ -84,7 +84,7 @@ class Ports:
             self._targets[pod_uid, port] = target
 
     def find(self, sandbox: Sandbox, port: int) -> Target:
-        """Where a connection goes; without a target to the pod's own address, at which a test may listen."""
+        """Return the target of a port; without one, the pod's own address, on which a test may listen."""
         with self._lock:
             target = self._targets.get((sandbox.config.metadata.uid, port))
         return target or (sandbox.ip or "127.0.0.1", port)
@@ -99,7 +99,7 @@ def new_process(
     *,
     tty: bool = False,
 ) -> Process:
-    """A command in a container; without files it reads nothing, and what it writes is kept in memory."""
+    """Return a command in a container; without files its input is empty and its output stays in memory."""
     pod = container.sandbox.config.metadata
     return Process(
         list(command),

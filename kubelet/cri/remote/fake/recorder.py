@@ -1,4 +1,4 @@
-"""Writes down the calls that the fake runtime answers, in the form of the recorded conversations."""
+"""Record the fake runtime's calls in the format of the recorded conversations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from google.protobuf import json_format
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, answered or refused."""
+    """Record a call and its response or error."""
 
-    start: float  # seconds since the recording began
+    start: float  # seconds since the start of the recording
     duration: float  # seconds
     method: str
     request: Any
@@ -38,7 +38,7 @@ class Call:
 
 
 class Recorder:
-    """Keeps calls in order of completion, for as long as it is on. Safe from any thread."""
+    """Record calls in the order of their completion while `on` is set. Thread-safe."""
 
     def __init__(self) -> None:
         self.on = False
@@ -55,7 +55,7 @@ class Recorder:
             self._calls.append(call)
 
     def calls(self, methods: Iterable[str] = ()) -> list[Call]:
-        """What was recorded so far, of these methods or of all."""
+        """Return the recorded calls of these methods, or of all."""
         wanted = set(methods)
         with self._lock:
             return [call for call in self._calls if not wanted or call.method in wanted]
@@ -66,7 +66,7 @@ class Recorder:
             self.counts.clear()
 
     def write(self, path: Path) -> None:
-        """One JSON line a call."""
+        """Write one line of JSON for each call."""
         path.write_text("".join(json.dumps(call.as_json()) + "\n" for call in self.calls()))
 
 

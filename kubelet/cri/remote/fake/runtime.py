@@ -1,7 +1,7 @@
-"""A container runtime without containers: it keeps sandboxes, containers and images in memory.
+"""Simulate a container runtime, whose sandboxes, containers and images exist only in memory.
 
-It behaves as containerd does wherever the kubelet depends on it, and it can be told to be slow, to fail, to
-hang, and how the containers' processes end.
+It behaves like containerd where the kubelet depends on it. Tests can make it slow, make calls fail or hang, and decide
+how the containers' processes exit.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ _KILLED = 137
 Query = list[tuple[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_FEATURES = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
-# More events than this wait for a subscriber that does not read: the oldest it would get is lost.
+# The number of events that wait for a slow subscriber; when they are this many, new events are lost.
 _EVENTS_CAPACITY = 10_000
 
 
 class FakeRuntime:
-    """Answers the calls of both CRI services; a `client.Client`, so it also serves without a socket.
+    """Serve the calls of both CRI services. Thread-safe.
 
-    Safe from any thread. Public attributes are its controls and may be changed at any time.
+    The class is a `client.Client`, so it also serves without a socket. Public attributes are its controls, and may be
+    changed at any time.
     """
 
     def __init__(self, clock: clocks.Clock | None = None, images_present: Iterable[str] = ()) -> None:
@@ -66,12 +67,12 @@ class FakeRuntime:
         self.handlers = [runtimeapi.RuntimeHandler(features=_ALL_FEATURES)]
         self.features = runtimeapi.RuntimeFeatures()
         self.events_enabled = True
-        self.write_logs = False  # containers have log files
-        self.write_notices = True  # which begin with a line that says that no container runs
+        self.write_logs = False  # whether containers have log files
+        self.write_notices = True  # whether a log file begins with a line saying that no container runs
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
-        # Where a StreamingServer serves exec, attach and port forwarding. While it is empty, such calls fail.
+        # The URL of a StreamingServer for exec, attach and port forwarding. While it is empty, such calls fail.
         self.streaming_url = ""
         self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
         self._store = Store()
@@ -86,47 +87,47 @@ class FakeRuntime:
         self._ender: golang.Thread | None = None
         self._handlers = self._make_handlers()
 
-    # What tests and benchmarks look at.
+    # Inspection by tests and benchmarks.
 
     @property
     def sandboxes(self) -> list[Sandbox]:
-        """All sandboxes; look, do not touch."""
+        """Return all sandboxes; callers must not change them."""
         with self._lock:
             self._settle_locked()
             return list(self._store.sandboxes.values())
 
     @property
     def containers(self) -> list[Container]:
-        """All containers; look, do not touch."""
+        """Return all containers; callers must not change them."""
         with self._lock:
             self._settle_locked()
             return list(self._store.containers.values())
 
     @property
     def subscribers(self) -> int:
-        """How many event streams are open."""
+        """Count the open event streams."""
         with self._lock:
             return len(self._subscribers)
 
     @property
     def sleeping(self) -> int:
-        """How many calls wait for time to pass; a test may then step its clock."""
+        """Count the calls that wait for the clock, so that a test knows when to step it."""
         with self._lock:
             return self._sleeping
 
     def container(self, pod: str, name: str) -> Container:
-        """The newest container of this name in a pod of this name. Raises LookupError."""
+        """Return the newest container with this name in the pod with this name. Raise LookupError."""
         found = [c for c in self.containers if c.sandbox.config.metadata.name == pod and c.config.metadata.name == name]
         if not found:
             raise LookupError(f"no container {name} in pod {pod}")
         return found[-1]
 
     def container_of(self, container_id: str) -> Container:
-        """The container of this id. Raises LookupError."""
+        """Return the container with this id. Raise LookupError."""
         return self._looked_up(self._store.containers, container_id)
 
     def sandbox_of(self, sandbox_id: str) -> Sandbox:
-        """The sandbox of this id. Raises LookupError."""
+        """Return the sandbox with this id. Raise LookupError."""
         return self._looked_up(self._store.sandboxes, sandbox_id)
 
     def _looked_up(self, found: Mapping[str, T], id: str) -> T:
@@ -136,19 +137,19 @@ class FakeRuntime:
             return found[id]
 
     def end_container(self, container_id: str, exit_code: int, *, oom_killed: bool = False) -> None:
-        """Let a running container's process end now."""
+        """Let the process of a running container exit now."""
         with self._lock:
             container = self._container_locked(container_id)
             if container.state == RUNNING:
                 self._end_locked(container, exit_code, oom_killed=oom_killed)
 
     def end_sandbox(self, sandbox_id: str) -> None:
-        """Let a sandbox become not ready by itself, its containers killed, as after a reboot."""
+        """Let a sandbox become not ready by itself and kill its containers, as after a reboot."""
         with self._lock:
             self._stop_sandbox_locked(self._store.sandboxes[sandbox_id])
 
     def close(self) -> None:
-        """End what it started; calls that hang go on."""
+        """End the runtime's threads; hanging calls continue."""
         self.faults.clear()
         with self._lock:
             ender, self._ender = self._ender, None
@@ -156,10 +157,10 @@ class FakeRuntime:
             self._stop.close()
             ender.join(5)
 
-    # The two ways in.
+    # The entry points.
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Answer one call. Raises errors.RemoteError."""
+        """Serve one call. Raise errors.RemoteError."""
         if timeout is not None:
             ctx, cancel = golang.with_timeout(ctx, timeout)
         start = self.clock.monotonic()
@@ -188,7 +189,7 @@ class FakeRuntime:
     def stream(
         self, ctx: golang.Context, method: str, request: Any
     ) -> Iterator[Iterator[runtimeapi.ContainerEventResponse]]:
-        """The events from now on, until ctx is done or the block ends."""
+        """Provide the new events until ctx is done or the block ends."""
         self.recorder.count(method)
         if not self.events_enabled:
             raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, f"method {method} not implemented")
@@ -202,7 +203,7 @@ class FakeRuntime:
                 self._subscribers.pop(events, None)
 
     def end_events(self) -> None:
-        """Break off all event streams, as a runtime that restarts does."""
+        """Break all event streams, as a restart of a runtime does."""
         with self._lock:
             for events in self._subscribers:
                 events.close()
@@ -224,7 +225,7 @@ class FakeRuntime:
     def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         with self._lock:
             self._subscribers[events] = None
-            # Whoever only asks sees containers end when it asks; a subscriber must be told in time.
+            # Without subscribers, containers may exit lazily at the next call. A subscriber needs the events in time.
             if self._ender is None:
                 self._stop = golang.Channel()
                 self._ender = golang.go(self._end_in_time, self._stop, name="fake-cri-ender")
@@ -292,7 +293,7 @@ class FakeRuntime:
         runtime = runtimeapi.RuntimeCondition(type="RuntimeReady", status=self.runtime_ready)
         network = runtimeapi.RuntimeCondition(type="NetworkReady", status=self.network_ready)
         if not self.runtime_ready:
-            runtime.reason, runtime.message = "FakeNotReady", "the fake runtime was told not to be ready"
+            runtime.reason, runtime.message = "FakeNotReady", "the test has set the fake runtime to not ready"
         if not self.network_ready:
             network.reason = "NetworkPluginNotReady"
             network.message = "Network plugin returns error: cni plugin not initialized"
@@ -352,7 +353,7 @@ class FakeRuntime:
             if sandbox is None:
                 return runtimeapi.RemovePodSandboxResponse()
             if sandbox.ready:
-                # Stricter than containerd, which kills: the kubelet is to stop a sandbox before.
+                # This is stricter than containerd, which kills the sandbox: the kubelet must stop a sandbox first.
                 raise _unknown(f'sandbox container "{sandbox.id}" is not fully stopped')
             for container in list(sandbox.containers.values()):
                 self._remove_locked(container)
@@ -386,7 +387,7 @@ class FakeRuntime:
             return self._full_list_locked("containers")  # type: ignore[no-any-return]
 
     def _full_list_locked(self, which: str) -> Any:
-        """The answer to the relist, which asks every second and mostly finds nothing new."""
+        """Return the cached response to the relist, which runs every second and rarely finds a change."""
         generation, response = self._lists.get(which, (-1, None))
         if generation != self._store.generation:
             if which == "sandboxes":
@@ -512,8 +513,8 @@ class FakeRuntime:
             if container is None:
                 return runtimeapi.RemoveContainerResponse()
             if container.state == RUNNING:
-                # Stricter than containerd, which kills: the kubelet is to stop a container before.
-                raise _unknown(f'container "{container.id}" is still running, to stop first')
+                # This is stricter than containerd, which kills the container: the kubelet must stop a container first.
+                raise _unknown(f'container "{container.id}" is still running, it must be stopped first')
             self._remove_locked(container)
         return runtimeapi.RemoveContainerResponse()
 
@@ -577,7 +578,7 @@ class FakeRuntime:
         return runtimeapi.AttachResponse(url=self._streaming("attach", request.container_id, _flags(request)))
 
     def _streaming(self, what: str, subject: str, query: Query) -> str:
-        """Where a stream goes on. Raises errors.RemoteError if there is nobody who could serve it."""
+        """Return the URL of a stream. Raise errors.RemoteError if there is no streaming server."""
         if not self.streaming_url:
             message = "this is a fake runtime: no container runs here"
             raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, message)
@@ -621,10 +622,10 @@ class FakeRuntime:
             stats = [usage.of_sandbox(s, now) for s in self._store.find_sandboxes(filter) if s.ready]
         return runtimeapi.ListPodSandboxStatsResponse(stats=stats)
 
-    # Shared by the above.
+    # Helpers.
 
     def _settle_locked(self) -> None:
-        """Let the containers end whose time has come."""
+        """Let the containers exit whose run time is over."""
         for container in self._store.due(self.clock.monotonic()):
             behaviour = container.behaviour
             self._end_locked(container, behaviour.exit_code, oom_killed=behaviour.oom_killed)
@@ -665,7 +666,7 @@ class FakeRuntime:
         _raise_if_done(ctx)
 
     def _sandbox_names(self, request: Any) -> tuple[str, ...]:
-        """The id and the pod's name of the sandbox that a request is about."""
+        """Return the id and the pod's name of the sandbox in a request."""
         if hasattr(request, "config") and isinstance(request.config, runtimeapi.PodSandboxConfig):
             return (request.config.metadata.name,)
         holder = getattr(request, "filter", request)
@@ -693,7 +694,7 @@ class FakeRuntime:
         if network == runtimeapi.NODE:
             return ""
         number = next(self._ips)
-        # Loopback addresses: probes of hollow pods must not leave the machine.
+        # These are loopback addresses, because probes of hollow pods must not leave the machine.
         return f"127.{88 + (number >> 16) % 100}.{number >> 8 & 255}.{number & 255}"
 
     def _container_locked(self, container_id: str) -> Container:
@@ -709,22 +710,22 @@ class FakeRuntime:
         return sandbox
 
     def _now(self) -> int:
-        """Nanoseconds since 1970, as CRI counts."""
+        """Return the time in nanoseconds since 1970, as in the CRI."""
         since = self.clock.now() - _EPOCH
         return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
 def _flags(request: Any) -> Query:
-    """Which streams a request for exec or attach wants."""
+    """Return the streams that a request for exec or attach asks for."""
     return [(name, "1") for name in ("stdin", "stdout", "stderr", "tty") if getattr(request, name)]
 
 
 def _play(play: processes.Play, container: Container, command: Iterable[str]) -> runtimeapi.ExecSyncResponse:
-    """Have a command played to its end. Raises errors.RemoteError."""
+    """Run a command's function to its end. Raise errors.RemoteError."""
     stdout, stderr = io.BytesIO(), io.BytesIO()
     try:
         code = play(processes.new_process(container, list(command), stdout=stdout, stderr=stderr)) or 0
-    except Exception as err:  # a function of a test may raise anything
+    except Exception as err:  # a test's function may raise any exception
         raise _unknown(f"failed to exec in container: {err!r}") from err
     return runtimeapi.ExecSyncResponse(stdout=stdout.getvalue(), stderr=stderr.getvalue(), exit_code=code)
 

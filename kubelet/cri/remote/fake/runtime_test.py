@@ -1,4 +1,4 @@
-"""The fake runtime behaves as a runtime does wherever the kubelet depends on it."""
+"""Test that the fake runtime behaves like a real one where the kubelet depends on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNNING, EXITED = runtimeapi.CONTAINER_RUNNING, runtimeapi.CONTAINER_EXITED
 
 
 class Node:
-    """A runtime on a clock that stands still, and shorter ways to use it."""
+    """Provide a runtime on a fake clock, with short helper methods."""
 
     def __init__(self) -> None:
         self.clock = clocktesting.FakeClock()
@@ -315,7 +315,7 @@ def test_termination_message_is_written(node: Node, tmp_path: Path) -> None:
 
 
 def test_image_and_user_of_a_container(node: Node) -> None:
-    """The image has the name that it was first known by, whatever it was asked for by."""
+    """A container reports the name under which its image was first known, whatever name was requested."""
     images = node.runtime.images
     images.add("other:1", image_id=images.add("busybox"))
     context = runtimeapi.LinuxContainerSecurityContext(

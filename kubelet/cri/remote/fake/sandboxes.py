@@ -1,4 +1,4 @@
-"""What the fake runtime remembers: sandboxes, containers, and when a container will end."""
+"""Store the fake runtime's sandboxes and containers, and the times at which containers exit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet.cri.remote.fake.behaviour import Behaviour
 from pkg import golang
 
-# The label by which the kubelet looks for what belongs to one pod.
+# The kubelet finds a pod's sandboxes and containers by this label.
 POD_UID_LABEL = "io.kubernetes.pod.uid"
 
 RUNNING = runtimeapi.CONTAINER_RUNNING
@@ -21,7 +21,7 @@ EXITED = runtimeapi.CONTAINER_EXITED
 
 @dataclass(slots=True, eq=False)
 class Container:
-    """`listed` and `status` are the runtime's two views of it, kept in step."""
+    """Represent a container; `listed` and `status` are the runtime's two views, which must agree."""
 
     listed: runtimeapi.Container
     status: runtimeapi.ContainerStatus
@@ -63,7 +63,7 @@ class Sandbox:
         return self.listed.state == runtimeapi.SANDBOX_READY
 
     def status(self) -> runtimeapi.PodSandboxStatus:
-        """The detailed view."""
+        """Return the detailed view."""
         listed = self.listed
         options = self.config.linux.security_context.namespace_options
         return runtimeapi.PodSandboxStatus(
@@ -81,18 +81,18 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class NewContainer:
-    """What a container is made of, beside its configuration."""
+    """Hold the properties of a new container besides its configuration."""
 
     id: str
     created_at: int
     image_id: str
-    image_name: str  # the image's own, which need not be the one that was asked for
+    image_name: str  # the image's own name, which may differ from the requested one
     behaviour: Behaviour
     reserved_name: str
 
 
 def make_container(sandbox: Sandbox, config: runtimeapi.ContainerConfig, new: NewContainer) -> Container:
-    """A created container with both its views; it is not in the store yet."""
+    """Create a container with both views, but do not add it to the store."""
     listed = runtimeapi.Container(
         id=new.id,
         pod_sandbox_id=sandbox.id,
@@ -128,7 +128,7 @@ def make_container(sandbox: Sandbox, config: runtimeapi.ContainerConfig, new: Ne
 
 
 def _user(context: runtimeapi.LinuxContainerSecurityContext) -> runtimeapi.LinuxContainerUser:
-    """Whom the first process runs as. What an image says about groups is not known here."""
+    """Return the user of the first process. The image's groups are unknown here."""
     uid, gid = context.run_as_user.value, context.run_as_group.value
     groups = sorted({gid, *context.supplemental_groups})
     return runtimeapi.LinuxContainerUser(uid=uid, gid=gid, supplemental_groups=groups)
@@ -141,15 +141,17 @@ def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:
 
 
 class Store:
-    """Not safe by itself: the runtime's lock guards it. `generation` changes with every change."""
+    """Store sandboxes and containers. Not thread-safe: the runtime's lock guards it. Each change increases
+    `generation`.
+    """
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
-        self.names: dict[str, str] = {}  # reserved name → id
+        self.names: dict[str, str] = {}  # the id by reserved name
         self.generation = 0
         self._by_pod_uid: dict[str, dict[str, Sandbox]] = {}
-        self._ends: list[tuple[float, str]] = []  # heap; an entry counts only if the container's ends_at agrees
+        self._ends: list[tuple[float, str]] = []  # a heap; an entry counts only if it equals the container's ends_at
 
     def add_sandbox(self, sandbox: Sandbox) -> None:
         self.generation += 1
@@ -179,13 +181,13 @@ class Store:
         container.sandbox.containers.pop(container.id, None)
 
     def end_container_at(self, container: Container, when: float) -> None:
-        """Let it end then, or earlier if it was to end earlier."""
+        """Let the container exit at this time, or at its earlier exit time."""
         if container.ends_at is None or when < container.ends_at:
             container.ends_at = when
             heapq.heappush(self._ends, (when, container.id))
 
     def due(self, now: float) -> Iterator[Container]:
-        """The running containers whose time has come, in order."""
+        """Yield the running containers whose exit time has come, in order."""
         while self._ends and self._ends[0][0] <= now:
             when, container_id = heapq.heappop(self._ends)
             container = self.containers.get(container_id)

@@ -1,4 +1,4 @@
-"""Serves the fake runtime on a unix socket."""
+"""Serve the fake runtime on a unix socket."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from kubelet.cri.remote import util, utils
 from kubelet.cri.remote.fake.runtime import FakeRuntime
 from pkg import golang
 
-# A call that waits (a hang, a pull, a container that takes its time to stop) holds a thread. Threads are
-# started when needed only, so a generous limit costs nothing until then.
+# A waiting call (a hang, a pull, a slow stop of a container) occupies a thread. Threads start on demand, so a high
+# limit costs nothing.
 _MAX_WORKERS = 256
 
 
 class FakeServer:
-    """A gRPC server of both CRI services. `stop` and `start` again are a restart: what it keeps stays.
+    """Serve both CRI services with gRPC.
 
-    As a context manager it runs within the block.
+    `stop` followed by `start` is a restart, which keeps sandboxes and containers. As a context manager, the server runs
+    within the block.
     """
 
     def __init__(self, endpoint: str, runtime: FakeRuntime | None = None) -> None:
@@ -37,7 +38,7 @@ class FakeServer:
         self._workers: futures.ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Listen; calls are answered from the moment this returns. Raises OSError."""
+        """Listen, and serve calls from the return of this method on. Raise OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         self._workers = futures.ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="fake-cri")
@@ -52,7 +53,7 @@ class FakeServer:
         self._server.start()
 
     def stop(self) -> None:
-        """End all calls and remove the socket, as a runtime that is killed; sandboxes and containers stay."""
+        """End all calls and remove the socket, as if the runtime were killed; sandboxes and containers stay."""
         if self._server is None or self._workers is None:
             return
         self._server.stop(grace=None).wait()

@@ -1,4 +1,4 @@
-"""The streaming server of the fake runtime: exec and attach by functions that play commands, and port forwarding.
+"""Serve the fake runtime's exec and attach with functions that simulate commands, and its port forwarding.
 
 Go: k8s.io/cri-streaming/pkg/streaming/server.go
 """
@@ -39,9 +39,9 @@ _CONNECT_TIMEOUT = 10.0
 
 
 class StreamingServer:
-    """Serves the streams of one runtime at a free port of the loopback address, and tells the runtime where.
+    """Serve the streams of a runtime at a free loopback port, and tell the runtime the URL.
 
-    The URLs hold a secret, so that nobody but who asked the runtime can use them. A context manager.
+    The URLs contain a secret, so that only clients that asked the runtime can use them. This is a context manager.
     """
 
     def __init__(self, runtime: FakeRuntime) -> None:
@@ -50,13 +50,13 @@ class StreamingServer:
         self._server = http.Server(self._serve, name="fake-streaming")
 
     def start(self) -> None:
-        """Raises OSError."""
+        """Start the server. Raise OSError."""
         self._server.listen("127.0.0.1", 0)
         self._runtime.streaming_url = f"http://127.0.0.1:{self._server.port}/{self._secret}"
         golang.go(self._server.serve, name="fake-streaming")
 
     def stop(self) -> None:
-        """End all streams; whoever plays a command sees the end of its input, and cannot write any more."""
+        """End all streams; a simulated command sees the end of its input and can no longer write."""
         self._runtime.streaming_url = ""
         self._server.close()
 
@@ -94,7 +94,7 @@ class StreamingServer:
 
 
 class _Command:
-    """A command, which begins once the client has opened all streams."""
+    """Run a command, which starts when the client has opened all streams."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Command:
         self._ids: dict[int, int] = {}
         self._gone: golang.Channel[None] = golang.Channel()
         self._client_is_gone = False
-        # What the client sends goes into the one end, and whoever plays the command reads from the other.
+        # The client's data goes into one end, and the function of the command reads from the other.
         self._input, self._stdin = socket.socketpair()
 
     def opened(self, stream: int, headers: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ class _Command:
 
     def received(self, stream: int, data: bytes) -> None:
         if stream == self._ids.get(STDIN):
-            with contextlib.suppress(OSError):  # the command has ended, or reads nothing
+            with contextlib.suppress(OSError):  # the command has ended, or reads no input
                 self._input.sendall(data)
 
     def ended(self, stream: int) -> None:
@@ -143,14 +143,14 @@ class _Command:
         self._gone.close()
         self._input.close()
         if not self._has_begun:
-            self._stdin.close()  # else the command does
+            self._stdin.close()  # otherwise the command closes it
 
     def _run(self) -> None:
         if STDIN not in self._ids:
             self._input.shutdown(socket.SHUT_WR)
         with self._stdin, self._stdin.makefile("rb") as stdin:
             status = self._played(self._new_process(stdin))
-        with contextlib.suppress(OSError):  # the client has gone
+        with contextlib.suppress(OSError):  # the client has closed its connection
             for kind in (STDOUT, STDERR):
                 if kind in self._ids:
                     self._streams.send(self._ids[kind], b"", end=True)
@@ -172,14 +172,14 @@ class _Command:
                 return _exited(0)
             play = self._runtime.plays.find(self._container, self._command) or self._behave
             return _exited(play(process) or 0)
-        except Exception as err:  # a function of a test may raise anything, and the client is to know
+        except Exception as err:  # a test's function may raise any exception, and the client gets its message
             if self._client_is_gone:
                 return _exited(0)
             klog.error_s(err, "Command in a fake container failed", command=process.command)
             return _failed(f"{' '.join(process.command)} in {process.pod}/{process.container}: {err!r}")
 
     def _behave(self, process: processes.Process) -> int:
-        """What the container's behaviour says of commands."""
+        """Run a command as the container's behaviour defines."""
         behaviour = self._container.behaviour
         if behaviour.exec_for:
             golang.select(self._runtime.clock.after(behaviour.exec_for), self._container.exited, self._gone)
@@ -189,7 +189,7 @@ class _Command:
 
 
 class _Output(io.RawIOBase):
-    """Writes to a stream of the client."""
+    """Write to a stream of the client."""
 
     def __init__(self, streams: Streams, stream: int) -> None:
         self._streams = streams
@@ -204,7 +204,9 @@ class _Output(io.RawIOBase):
 
 
 def _exited(code: int) -> metav1.Status:
-    """Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/exec.go, ServeExec"""
+    """Return the status of a command that exited. Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/exec.go,
+    ServeExec
+    """
     if not code:
         return metav1.Status(status="Success")
     return metav1.Status(
@@ -220,7 +222,7 @@ def _failed(text: str) -> metav1.Status:
 
 
 class _Forwarding:
-    """Connections to ports of a pod, each of two streams: one for data, one for what goes wrong."""
+    """Forward connections to ports of a pod; each has a stream for data and one for errors."""
 
     def __init__(self, ports: processes.Ports, streams: Streams, sandbox: Sandbox) -> None:
         self._ports = ports
@@ -273,7 +275,7 @@ class _Forwarding:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, connection: socket.socket, stream: int, error: int) -> None:
-        """What comes from the port, until its end."""
+        """Forward the data from the port until its end."""
         with connection, contextlib.suppress(OSError):
             while data := connection.recv(_READ_SIZE):
                 self._streams.send(stream, data)
@@ -290,5 +292,5 @@ def _serve_port(serve: Any, connection: socket.socket) -> None:
     with connection:
         try:
             serve(connection)
-        except Exception as err:  # a function of a test may raise anything; the client sees the connection end
-            klog.error_s(err, "What serves a port of a fake pod failed")
+        except Exception as err:  # a test's function may raise any exception; the client sees the end of the connection
+            klog.error_s(err, "Failed to serve a port of a fake pod")

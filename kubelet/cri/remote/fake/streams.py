@@ -1,7 +1,7 @@
-"""Several streams over one connection, as clients of a runtime's streaming server speak: SPDY/3.1, or WebSockets.
+"""Carry several streams over one connection, with SPDY/3.1 or WebSockets.
 
-kubectl and client-go speak SPDY here, through the kubelet also when they speak WebSockets themselves; other clients
-speak the older protocols over WebSockets, which the kubelet passes on.
+The clients of a runtime's streaming server speak both. kubectl and client-go speak SPDY here, even if they speak
+WebSockets to the kubelet. Other clients use the older protocols over WebSockets, which the kubelet passes on.
 
 Go: k8s.io/streaming/pkg/httpstream/spdy/connection.go, k8s.io/streaming/pkg/httpstream/wsstream/conn.go
 """
@@ -19,7 +19,7 @@ from pkg.apimachinery.util.httpstream import spdy, wsstream
 from pkg.apiserver.util.proxy.websocket import Closed, Part, Reply, WebSocket
 from pkg.golang import http
 
-# Of commands. Over WebSockets these are the numbers of the streams, too.
+# The streams of commands, with their numbers in the WebSocket protocol.
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 STREAM_TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 COMMAND_PROTOCOL = "v4.channel.k8s.io"
@@ -28,25 +28,25 @@ _READ_SIZE = 1 << 16
 
 
 class Session(Protocol):
-    """What the streams are for. Called by the thread that reads; headers' names are in lower case."""
+    """Define what the reading thread needs from the user of the streams. Header names are in lower case."""
 
     def opened(self, stream: int, headers: Mapping[str, str]) -> None: ...
 
     def received(self, stream: int, data: bytes) -> None: ...
 
     def ended(self, stream: int) -> None:
-        """The client sends no more on the stream."""
+        """Handle the end of the client's data on the stream."""
         ...
 
     def gone(self) -> None:
-        """The connection has ended; called once, last."""
+        """Handle the end of the connection. This is the last call, and happens once."""
         ...
 
 
 class Streams:
-    """One connection. `run` is called by one thread, the others are safe from any.
+    """Carry the streams of one connection. One thread calls `run`; the other methods are thread-safe.
 
-    The connection is a plain one, without deadlines: one thread may read it while another sends.
+    The connection is plain and has no deadlines: one thread may read from it while another sends.
     """
 
     def __init__(self, conn: http.Conn) -> None:
@@ -54,16 +54,18 @@ class Streams:
         self._lock = threading.Lock()  # held while a frame is made and sent
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Send on a stream, and end it. Raises OSError when the client has gone."""
+        """Send data on a stream, and end the stream if `end` is set. Raise OSError if the client has closed its
+        connection.
+        """
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Nothing more is sent; the client closes the connection."""
+        """End the sending direction; the client closes the connection."""
         with contextlib.suppress(OSError):
             self._conn.shutdown_write()
 
     def run(self, session: Session, first: bytes) -> None:
-        """Tell the session what comes, `first` before all, until the connection ends."""
+        """Pass incoming data to the session, starting with `first`, until the connection ends."""
         try:
             with contextlib.suppress(OSError):
                 data = first
@@ -80,7 +82,7 @@ class Streams:
 
 
 class SPDYStreams(Streams):
-    """The client opens the streams, and says in their headers what they are for."""
+    """Carry streams over SPDY: the client opens them, and their headers name their purpose."""
 
     def __init__(self, conn: http.Conn) -> None:
         super().__init__(conn)
@@ -112,7 +114,7 @@ class SPDYStreams(Streams):
 
 
 class WebSocketStreams(Streams):
-    """All streams are open from the start, with numbers that both sides know: the first byte of each message."""
+    """Carry streams over a WebSocket: all are open from the start, and each message begins with its stream's number."""
 
     def __init__(self, conn: http.Conn, websocket: WebSocket, streams: Mapping[int, Mapping[str, str]]) -> None:
         super().__init__(conn)
@@ -123,7 +125,7 @@ class WebSocketStreams(Streams):
         self._message = b""
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """No stream ends alone in this protocol: the connection ends with the last of them."""
+        """Send data on a stream. This protocol cannot end a single stream: the connection ends with the last one."""
         with self._lock:
             if data:
                 self._conn.sendall(self._websocket.message(bytes([stream]) + data))
@@ -143,7 +145,8 @@ class WebSocketStreams(Streams):
             self._opened = True
             for stream, headers in self._streams.items():
                 session.opened(stream, headers)
-        # Not under the lock: the session may send. What reads and what sends are apart in the connection below.
+        # The lock is not held here, because the session may send. The connection separates its reading from its
+        # sending.
         for event in self._websocket.feed(data):
             match event:
                 case Part():
@@ -165,14 +168,17 @@ class WebSocketStreams(Streams):
 
 
 def upgrade_for_command(w: http.ResponseWriter, req: http.Request, wanted: Sequence[int]) -> tuple[Streams, bytes]:
-    """Streams for a command, these of them, and the bytes that came with the request. Raises HTTPError."""
+    """Upgrade the request to these streams of a command, and return the first bytes too. Raise HTTPError."""
     names = {number: name for name, number in STREAM_TYPES.items()}
     streams = {number: {"streamtype": names[number]} for number in wanted}
     return _upgrade(w, req, COMMAND_PROTOCOL, streams)
 
 
 def upgrade_for_ports(w: http.ResponseWriter, req: http.Request, ports: Sequence[int]) -> tuple[Streams, bytes]:
-    """Streams for connections to ports; over WebSockets there is one to each of these. Raises HTTPError."""
+    """Upgrade the request to streams for connections to ports, and return the first bytes too. Raise HTTPError.
+
+    Over WebSockets there is a connection to each of these ports.
+    """
     if not wsstream.is_websocket_request(req):
         return _upgrade(w, req, PORT_FORWARD_PROTOCOL, {})
     streams: dict[int, dict[str, str]] = {}
@@ -182,7 +188,7 @@ def upgrade_for_ports(w: http.ResponseWriter, req: http.Request, ports: Sequence
         streams[2 * index] = {"streamtype": "data", **headers}
     carried, first = _upgrade(w, req, COMMAND_PROTOCOL, streams)
     for stream, headers in streams.items():
-        # So the protocol begins: each stream says for which port it is.
+        # The protocol starts with the port number on each stream.
         carried.send(stream, struct.pack("<H", int(headers["port"])))
     return carried, first
 
@@ -192,7 +198,9 @@ def _upgrade(
 ) -> tuple[Streams, bytes]:
     if wsstream.is_websocket_request(req):
         if protocol not in wsstream.protocols(req):
-            raise http.HTTPError(400, f"only {protocol} is spoken here, not {', '.join(wsstream.protocols(req))}")
+            raise http.HTTPError(
+                400, f"only the protocol {protocol} is supported, not {', '.join(wsstream.protocols(req))}"
+            )
         websocket = WebSocket(req)
         accepted = websocket.accept(protocol)
         conn, first = w.hijack()
@@ -202,7 +210,7 @@ def _upgrade(
         name.strip() for each in req.headers.get_all(httpstream.HEADER_PROTOCOL_VERSION) for name in each.split(",")
     ]
     if not httpstream.is_upgrade_request(req) or protocol not in offered:
-        raise http.HTTPError(400, f"only {protocol} is spoken here, not {', '.join(offered)}")
+        raise http.HTTPError(400, f"only the protocol {protocol} is supported, not {', '.join(offered)}")
     conn, first = w.hijack()
     head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {spdy.HEADER_SPDY_31}\r\n"
     conn.sendall(f"{head}{httpstream.HEADER_PROTOCOL_VERSION}: {protocol}\r\n\r\n".encode())

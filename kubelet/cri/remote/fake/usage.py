@@ -1,4 +1,7 @@
-"""What the fake containers use: each the same, so that sums can be checked. Times are CRI nanoseconds."""
+"""Return statistics of the fake containers, which are equal so that tests can check sums.
+
+Times are nanoseconds, as in the CRI.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from kubelet.cri.remote.fake.sandboxes import RUNNING, Container, Sandbox
 
 
 def of_sandbox(sandbox: Sandbox, now: int) -> runtimeapi.PodSandboxStats:
-    """Of a sandbox: the sum of its running containers, and each of them."""
+    """Return the statistics of a sandbox: the sum of its running containers, and each of them."""
     running = [container for container in sandbox.containers.values() if container.state == RUNNING]
     listed = sandbox.listed
     return runtimeapi.PodSandboxStats(
@@ -24,7 +27,7 @@ def of_sandbox(sandbox: Sandbox, now: int) -> runtimeapi.PodSandboxStats:
 
 
 def of_container(container: Container, now: int) -> runtimeapi.ContainerStats:
-    """Of one container."""
+    """Return the statistics of a container."""
     listed = container.listed
     return runtimeapi.ContainerStats(
         attributes=runtimeapi.ContainerAttributes(

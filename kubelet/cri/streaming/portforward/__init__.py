@@ -1,4 +1,4 @@
-"""Forwarding ports into pods.
+"""Parse requests for port forwarding.
 
 Go: k8s.io/cri-streaming/pkg/streaming/portforward
 """

@@ -1,4 +1,4 @@
-"""Which ports a request for port forwarding names.
+"""Find the ports in a request for port forwarding.
 
 Go: k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go
 """
@@ -22,7 +22,7 @@ class V4Options:
 
 
 def new_v4_options(req: http.Request) -> V4Options:
-    """From the query; over SPDY each stream names its port, and there is nothing here. Raises ValueError."""
+    """Parse the ports of the query; over SPDY there are none, because each stream names its port. Raise ValueError."""
     if not wsstream.is_websocket_request(req):
         return V4Options()
     texts = req.query.get(PORT_HEADER, [])

@@ -1,4 +1,4 @@
-"""Running a command in a container, or attaching to one, with its streams over the network.
+"""Parse requests to run a command in a container or to attach to it.
 
 Go: k8s.io/cri-streaming/pkg/streaming/remotecommand
 """

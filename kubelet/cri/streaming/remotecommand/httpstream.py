@@ -1,4 +1,4 @@
-"""Which streams a request for exec or attach wants.
+"""Find the streams that a request for exec or attach asks for.
 
 Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/httpstream.go
 """
@@ -23,7 +23,7 @@ class Options:
 
 
 def new_options(req: http.Request) -> Options:
-    """From the query. Raises ValueError when no stream is wanted."""
+    """Parse the streams of the query. Raise ValueError if there is none."""
     tty = req.param("tty") == "1"
     stdin = req.param("input") == "1"
     stdout = req.param("output") == "1"

@@ -1,4 +1,4 @@
-"""The kubelet's own API types, and the labels that it may set on its node.
+"""Define the kubelet's own API types, and the labels that it may set on its node.
 
 Go: pkg/kubelet/apis, k8s.io/kubelet/pkg/apis
 """

@@ -1,9 +1,9 @@
-"""Labels that a kubelet may put on its own node.
+"""Define the labels that a kubelet may set on its own node.
 
 Go: k8s.io/kubelet/pkg/apis/well_known_labels.go
 """
 
-# The names of operating system and architecture before they were stable.
+# The beta names of the labels for the operating system and the architecture.
 LABEL_OS = "beta.kubernetes.io/os"
 LABEL_ARCH = "beta.kubernetes.io/arch"
 
@@ -26,17 +26,17 @@ _KUBELET_LABEL_NAMESPACES = frozenset({"kubelet.kubernetes.io", "node.kubernetes
 
 
 def kubelet_labels() -> list[str]:
-    """The allowed labels, sorted."""
+    """List the allowed labels in sorted order."""
     return sorted(_KUBELET_LABELS)
 
 
 def kubelet_label_namespaces() -> list[str]:
-    """The namespaces in which every label is allowed, sorted."""
+    """List the namespaces in which every label is allowed, in sorted order."""
     return sorted(_KUBELET_LABEL_NAMESPACES)
 
 
 def is_kubelet_label(key: str) -> bool:
-    """Whether a kubelet may set this label on its node."""
+    """Report whether a kubelet may set this label on its node."""
     if key in _KUBELET_LABELS:
         return True
     namespace = key.partition("/")[0] if "/" in key else ""

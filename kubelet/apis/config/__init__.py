@@ -1,7 +1,7 @@
-"""The kubelet's configuration: the types that the kubelet reads.
+"""Define the types of the kubelet's configuration.
 
-`from kubelet.apis import config as kubeletconfig`, then `kubeletconfig.KubeletConfiguration`. Reading
-files, defaults and validation are in `scheme`, `v1beta1` and `validation`, which most code does not need.
+Use `from kubelet.apis import config as kubeletconfig`, then `kubeletconfig.KubeletConfiguration`. The subpackages
+`scheme`, `v1beta1` and `validation` read files, set defaults and validate, which most code does not need.
 
 Go: pkg/kubelet/apis/config
 """

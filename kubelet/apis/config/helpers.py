@@ -1,4 +1,4 @@
-"""Which fields of the configuration are file paths.
+"""List the fields of the configuration that are file paths.
 
 Go: pkg/kubelet/apis/config/helpers.go
 """
@@ -11,7 +11,7 @@ from kubelet.apis.config.types import KubeletConfiguration
 
 
 def kubelet_configuration_path_refs(kc: KubeletConfiguration) -> list[tuple[msgspec.Struct, str]]:
-    """The fields that hold a path, as (struct, attribute). Every new path field belongs here."""
+    """List the fields that hold a path, as (struct, attribute). Add every new path field here."""
     return [
         (kc, "static_pod_path"),
         (kc.authentication.x509, "client_ca_file"),

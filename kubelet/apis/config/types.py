@@ -1,9 +1,9 @@
-"""The kubelet's configuration as the kubelet itself reads it: defaulted, every field present.
+"""Define the configuration as the kubelet reads it, with defaults set and every field present.
+
+Durations are floats in seconds; only the versioned document has them as text ("1m30s", see
+`kubelet.apis.config.scheme`). Each field declares its wire name.
 
 Go: pkg/kubelet/apis/config/types.go
-
-Durations are float seconds; the file form ("1m30s") exists only in the versioned document
-(see `kubelet.apis.config.scheme`). Each field carries its name on the wire.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
 UInt32 = Annotated[int, "uint32"]
 Duration = Annotated[float, "duration"]
-# Written as a Go duration or, as older files do, as a number of nanoseconds.
+# A duration as in Go or, in older files, a number of nanoseconds.
 TimeOrMetaDuration = Annotated[float, "duration-or-nanoseconds"]
 
 HAIRPIN_VETH = "hairpin-veth"
@@ -38,7 +38,7 @@ POD_TOPOLOGY_MANAGER_SCOPE = "pod"
 KUBELET_AUTHORIZATION_MODE_ALWAYS_ALLOW = "AlwaysAllow"
 KUBELET_AUTHORIZATION_MODE_WEBHOOK = "Webhook"
 
-# How changes of secrets and config maps are noticed.
+# The strategies to detect changes of secrets and config maps.
 GET_CHANGE_DETECTION_STRATEGY = "Get"
 TTL_CACHE_CHANGE_DETECTION_STRATEGY = "Cache"
 WATCH_CHANGE_DETECTION_STRATEGY = "Watch"
@@ -53,40 +53,40 @@ TIERED_RESERVATION_MEMORY_RESERVATION_POLICY = "TieredReservation"
 
 
 class KubeletWebhookAuthorization(msgspec.Struct, kw_only=True):
-    """How long the API server's verdicts on requests are remembered."""
+    """Describe how long the kubelet caches the API server's authorization decisions."""
 
     cache_authorized_ttl: Duration = field(default=0.0, name="cacheAuthorizedTTL")
     cache_unauthorized_ttl: Duration = field(default=0.0, name="cacheUnauthorizedTTL")
 
 
 class KubeletAuthorization(msgspec.Struct, kw_only=True):
-    """Who may do what on the kubelet's own server."""
+    """Describe how the kubelet's server authorizes requests."""
 
     mode: str = field(default="", name="mode")
     webhook: KubeletWebhookAuthorization = field(default_factory=KubeletWebhookAuthorization, name="webhook")
 
 
 class KubeletX509Authentication(msgspec.Struct, kw_only=True):
-    """Client certificates that the kubelet's server accepts."""
+    """Describe which client certificates the kubelet's server accepts."""
 
     client_ca_file: str = field(default="", name="clientCAFile")
 
 
 class KubeletWebhookAuthentication(msgspec.Struct, kw_only=True):
-    """Bearer tokens, checked by the API server."""
+    """Describe bearer token authentication through the API server."""
 
     enabled: bool = field(default=False, name="enabled")
     cache_ttl: Duration = field(default=0.0, name="cacheTTL")
 
 
 class KubeletAnonymousAuthentication(msgspec.Struct, kw_only=True):
-    """Whether a request without credentials counts as system:anonymous."""
+    """Describe whether a request without credentials counts as system:anonymous."""
 
     enabled: bool = field(default=False, name="enabled")
 
 
 class KubeletAuthentication(msgspec.Struct, kw_only=True):
-    """How a client of the kubelet's own server shows who it is."""
+    """Describe how clients of the kubelet's server authenticate."""
 
     x509: KubeletX509Authentication = field(default_factory=KubeletX509Authentication, name="x509")
     webhook: KubeletWebhookAuthentication = field(default_factory=KubeletWebhookAuthentication, name="webhook")
@@ -94,60 +94,60 @@ class KubeletAuthentication(msgspec.Struct, kw_only=True):
 
 
 class MemoryReservation(msgspec.Struct, kw_only=True):
-    """Memory of one NUMA node that pods do not get."""
+    """Describe the memory of a NUMA node that is reserved from pods."""
 
     numa_node: Int32 = field(default=0, name="numaNode")
     limits: dict[str, Quantity] = field(default_factory=dict, name="limits")
 
 
 class ShutdownGracePeriodByPodPriority(msgspec.Struct, kw_only=True):
-    """Seconds that pods of at least this priority get when the node goes down."""
+    """Describe the time, in seconds, that pods of at least this priority get at a node shutdown."""
 
     priority: Int32 = field(default=0, name="priority")
     shutdown_grace_period_seconds: Int64 = field(default=0, name="shutdownGracePeriodSeconds")
 
 
 class MemorySwapConfiguration(msgspec.Struct, kw_only=True):
-    """How much swap containers may use: "", "NoSwap" or "LimitedSwap"."""
+    """Describe how containers may use swap: "", "NoSwap" or "LimitedSwap"."""
 
     swap_behavior: str = field(default="", name="swapBehavior")
 
 
 class CrashLoopBackOffConfig(msgspec.Struct, kw_only=True):
-    """Cap of the back-off between restarts of a crashing container."""
+    """Describe the maximum backoff between restarts of a crashing container."""
 
     max_container_restart_period: Duration | None = field(default=None, name="maxContainerRestartPeriod")
 
 
 class UserNamespaces(msgspec.Struct, kw_only=True):
-    """Size of the id range that each pod with a user namespace gets."""
+    """Describe the size of the id range of each pod with a user namespace."""
 
     ids_per_pod: Int64 | None = field(default=None, name="idsPerPod")
 
 
 class VModuleItem(msgspec.Struct, kw_only=True):
-    """Verbosity of the source files that match one glob."""
+    """Describe the log verbosity of the source files that match a pattern."""
 
     file_pattern: str = field(default="", name="filePattern")
     verbosity: UInt32 = field(default=0, name="verbosity")
 
 
 class OutputRoutingOptions(msgspec.Struct, kw_only=True):
-    """Where one log format writes: one stream, or errors to stderr and the rest to stdout."""
+    """Describe the output of a log format: one stream, or errors to stderr and the rest to stdout."""
 
     split_stream: bool = field(default=False, name="splitStream")
     info_buffer_size: Quantity = field(default_factory=lambda: Quantity(0), name="infoBufferSize")
 
 
 class FormatOptions(msgspec.Struct, kw_only=True):
-    """Options that belong to one log format."""
+    """Hold the options of each log format."""
 
     text: OutputRoutingOptions = field(default_factory=OutputRoutingOptions, name="text")
     json: OutputRoutingOptions = field(default_factory=OutputRoutingOptions, name="json")
 
 
 class LoggingConfiguration(msgspec.Struct, kw_only=True):
-    """What is logged and how. Go: k8s.io/component-base/logs/api/v1/types.go"""
+    """Describe logging. Go: k8s.io/component-base/logs/api/v1/types.go"""
 
     format: str = field(default="", name="format")
     flush_frequency: TimeOrMetaDuration = field(default=0.0, name="flushFrequency")
@@ -157,14 +157,14 @@ class LoggingConfiguration(msgspec.Struct, kw_only=True):
 
 
 class TracingConfiguration(msgspec.Struct, kw_only=True):
-    """Where spans go and how many. Go: k8s.io/component-base/tracing/api/v1/types.go"""
+    """Describe the export and the sampling of spans. Go: k8s.io/component-base/tracing/api/v1/types.go"""
 
     endpoint: str | None = field(default=None, name="endpoint")
     sampling_rate_per_million: Int32 | None = field(default=None, name="samplingRatePerMillion")
 
 
 class KubeletConfiguration(msgspec.Struct, kw_only=True):
-    """Everything that a cluster's nodes may share. What differs per node is in `KubeletFlags`."""
+    """Hold the settings that a cluster's nodes may share. `KubeletFlags` holds those of a single node."""
 
     # Pod sources.
     enable_server: bool = field(default=False, name="enableServer")
@@ -174,7 +174,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     file_check_frequency: Duration = field(default=0.0, name="fileCheckFrequency")
     http_check_frequency: Duration = field(default=0.0, name="httpCheckFrequency")
     static_pod_url: str = field(default="", name="staticPodURL")
-    # May hold credentials: never logged.
+    # The header may contain credentials, so it must not be logged.
     static_pod_url_header: dict[str, list[str]] = field(default_factory=dict, name="staticPodURLHeader")
 
     # The kubelet's own server.
@@ -191,7 +191,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     authentication: KubeletAuthentication = field(default_factory=KubeletAuthentication, name="authentication")
     authorization: KubeletAuthorization = field(default_factory=KubeletAuthorization, name="authorization")
 
-    # Image pulls and events. A rate of 0 is no limit for pulls.
+    # Image pulls and events. A rate of 0 means no limit for pulls.
     registry_pull_qps: Int32 = field(default=0, name="registryPullQPS")
     registry_burst: Int32 = field(default=0, name="registryBurst")
     image_pull_credentials_verification_policy: str = field(default="", name="imagePullCredentialsVerificationPolicy")
@@ -208,7 +208,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     oom_score_adj: Int32 = field(default=0, name="oomScoreAdj")
     cluster_domain: str = field(default="", name="clusterDomain")
     cluster_dns: list[str] = field(default_factory=list, name="clusterDNS")
-    # 0 is no limit.
+    # 0 means no limit.
     streaming_connection_idle_timeout: Duration = field(default=0.0, name="streamingConnectionIdleTimeout")
 
     # The node object.
@@ -216,12 +216,12 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     node_status_report_frequency: Duration = field(default=0.0, name="nodeStatusReportFrequency")
     node_lease_duration_seconds: Int32 = field(default=0, name="nodeLeaseDurationSeconds")
 
-    # Image garbage collection. A maximum age of 0 is none.
+    # Image garbage collection. A maximum age of 0 means no limit.
     image_minimum_gc_age: Duration = field(default=0.0, name="imageMinimumGCAge")
     image_maximum_gc_age: Duration = field(default=0.0, name="imageMaximumGCAge")
     image_gc_high_threshold_percent: Int32 = field(default=0, name="imageGCHighThresholdPercent")
     image_gc_low_threshold_percent: Int32 = field(default=0, name="imageGCLowThresholdPercent")
-    # Negative: volumes are not measured.
+    # With a negative value, the kubelet does not measure volumes.
     volume_stats_agg_period: Duration = field(default=0.0, name="volumeStatsAggPeriod")
 
     # Cgroups and resource managers.
@@ -230,7 +230,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     cgroup_root: str = field(default="", name="cgroupRoot")
     cgroups_per_qos: bool = field(default=False, name="cgroupsPerQOS")
     cgroup_driver: str = field(default="", name="cgroupDriver")
-    # None: decided by the cgroup version.
+    # None: the cgroup version decides.
     single_process_oom_kill: bool | None = field(default=None, name="singleProcessOOMKill")
     cpu_manager_policy: str = field(default="", name="cpuManagerPolicy")
     cpu_manager_policy_options: dict[str, str] = field(default_factory=dict, name="cpuManagerPolicyOptions")
@@ -245,29 +245,29 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     runtime_request_timeout: Duration = field(default=0.0, name="runtimeRequestTimeout")
     hairpin_mode: str = field(default="", name="hairpinMode")
     max_pods: Int32 = field(default=0, name="maxPods")
-    # Standalone mode only; an API server assigns it otherwise.
+    # Only in standalone mode; otherwise the API server assigns the CIDR.
     pod_cidr: str = field(default="", name="podCIDR")
     # -1: as many as the node can allocate.
     pod_pids_limit: Int64 = field(default=0, name="podPidsLimit")
-    # "": pods get no resolv.conf of the host.
+    # With "", pods do not get the host's resolv.conf.
     resolver_config: str = field(default="", name="resolvConf")
     run_once: bool = field(default=False, name="runOnce")
     cpu_cfs_quota: bool = field(default=False, name="cpuCFSQuota")
     cpu_cfs_quota_period: Duration = field(default=0.0, name="cpuCFSQuotaPeriod")
-    # -1: all.
+    # -1: all images.
     node_status_max_images: Int32 = field(default=0, name="nodeStatusMaxImages")
     max_open_files: Int64 = field(default=0, name="maxOpenFiles")
 
-    # The API server's client.
+    # The client of the API server.
     content_type: str = field(default="", name="contentType")
     kube_api_qps: Int32 = field(default=0, name="kubeAPIQPS")
     kube_api_burst: Int32 = field(default=0, name="kubeAPIBurst")
 
     serialize_image_pulls: bool = field(default=False, name="serializeImagePulls")
-    # None: no limit. Heeded when pulls are not serialized.
+    # None: no limit. The value counts only if pulls are not serialized.
     max_parallel_image_pulls: Int32 | None = field(default=None, name="maxParallelImagePulls")
 
-    # Eviction: signal name to quantity or percentage, or to a duration for the grace periods.
+    # Eviction: a quantity or percentage by signal name; for the grace periods a duration.
     eviction_hard: dict[str, str] = field(default_factory=dict, name="evictionHard")
     eviction_soft: dict[str, str] = field(default_factory=dict, name="evictionSoft")
     eviction_soft_grace_period: dict[str, str] = field(default_factory=dict, name="evictionSoftGracePeriod")
@@ -276,7 +276,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     eviction_minimum_reclaim: dict[str, str] = field(default_factory=dict, name="evictionMinimumReclaim")
     merge_default_eviction_settings: bool = field(default=False, name="mergeDefaultEvictionSettings")
 
-    # 0: no limit per core.
+    # 0: no limit for each core.
     pods_per_core: Int32 = field(default=0, name="podsPerCore")
     enable_controller_attach_detach: bool = field(default=False, name="enableControllerAttachDetach")
     protect_kernel_defaults: bool = field(default=False, name="protectKernelDefaults")
@@ -300,7 +300,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     # Node allocatable.
     system_reserved: dict[str, str] = field(default_factory=dict, name="systemReserved")
     kube_reserved: dict[str, str] = field(default_factory=dict, name="kubeReserved")
-    # Replaces the cpu part of the two above.
+    # Replaces the CPUs in the two fields above.
     reserved_system_cpus: str = field(default="", name="reservedSystemCPUs")
     show_hidden_metrics_for_version: str = field(default="", name="showHiddenMetricsForVersion")
     system_reserved_cgroup: str = field(default="", name="systemReservedCgroup")
@@ -334,21 +334,21 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     tracing: TracingConfiguration | None = field(default=None, name="tracing")
     local_storage_capacity_isolation: bool = field(default=False, name="localStorageCapacityIsolation")
     container_runtime_endpoint: str = field(default="", name="containerRuntimeEndpoint")
-    # "": the runtime's endpoint serves images too.
+    # With "", the runtime's endpoint serves images too.
     image_service_endpoint: str = field(default="", name="imageServiceEndpoint")
     fail_cgroup_v1: bool = field(default=False, name="failCgroupV1")
     user_namespaces: UserNamespaces | None = field(default=None, name="userNamespaces")
 
 
 class ExecEnvVar(msgspec.Struct, kw_only=True):
-    """One environment variable for a credential provider."""
+    """Describe an environment variable for a credential provider."""
 
     name: str = ""
     value: str = ""
 
 
 class ServiceAccountTokenAttributes(msgspec.Struct, kw_only=True, rename="camel"):
-    """The service account token that a credential provider gets, and how long answers are shared."""
+    """Describe the service account token that a credential provider gets, and the sharing of its responses."""
 
     service_account_token_audience: str = ""
     cache_type: str = ""
@@ -358,7 +358,7 @@ class ServiceAccountTokenAttributes(msgspec.Struct, kw_only=True, rename="camel"
 
 
 class CredentialProvider(msgspec.Struct, kw_only=True, rename="camel"):
-    """A program that knows the credentials for images that match."""
+    """Describe a program that provides the credentials for matching images."""
 
     name: str = ""
     match_images: list[str] = field(default_factory=list)
@@ -370,6 +370,6 @@ class CredentialProvider(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class CredentialProviderConfig(msgspec.Struct, kw_only=True):
-    """All credential providers of the node."""
+    """Hold all credential providers of the node."""
 
     providers: list[CredentialProvider] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The API between the kubelet and plugins that offer devices.
+"""Define the API between the kubelet and device plugins.
 
 Go: k8s.io/kubelet/pkg/apis/deviceplugin
 """

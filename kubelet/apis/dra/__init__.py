@@ -1,4 +1,4 @@
-"""What the kubelet calls on plugins of drivers that prepare claimed resources.
+"""Define the kubelet's calls to DRA driver plugins, which prepare claimed resources.
 
 Go: k8s.io/kubelet/pkg/apis/dra
 """

@@ -1,4 +1,4 @@
-"""What plugins of drivers tell of their devices' health.
+"""Define the API with which DRA plugins report the health of devices.
 
 Go: k8s.io/kubelet/pkg/apis/dra-health
 """

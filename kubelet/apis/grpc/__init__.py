@@ -1,4 +1,4 @@
-"""What the kubelet's gRPC services share.
+"""Provide what the kubelet's gRPC services share.
 
 Go: pkg/kubelet/apis/grpc
 """

@@ -1,4 +1,4 @@
-"""The threads of a gRPC server. Go's grpc package has a goroutine for each call."""
+"""Provide the threads of a gRPC server. Go's grpc package has a goroutine for each call."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from grpc import _server
 
 from pkg import golang
 
-# Threads of one server. A call has one for as long as it waits: for its request, or for the plugin that it is about.
-# DIVERGES (platform): a gRPC call to the kubelet beyond MAX_THREADS others waits until one of them ends.
-# Go: google.golang.org/grpc/server.go, (*Server).serveStreams: has a goroutine for each call, without a bound.
-# Why: in Python each call needs a thread, and the process may only have so many.
+# The maximum number of threads of a server. A call occupies a thread while it waits for its request or for a plugin.
+# DIVERGES (platform): when MAX_THREADS gRPC calls to the kubelet run, a further call waits until one of them ends.
+# Go: google.golang.org/grpc/server.go, (*Server).serveStreams: has a goroutine for each call, without a limit.
+# Why: in Python each call needs a thread, and the number of threads of a process is limited.
 # Test: pool_test.py:test_no_more_calls_run_than_there_may_be_threads
 MAX_THREADS = 100
 
 
 class _Pool(futures.ThreadPoolExecutor):
-    """Has so many threads at least, and while there are more calls, as many as the machine lets it have."""
+    """Run calls on at least `workers` threads, and on as many more as the calls need and the machine allows."""
 
     def __init__(self, workers: int, name: str) -> None:
         super().__init__(MAX_THREADS, name)
         self._workers = workers
-        # Calls that got no thread of their own. Each has the library count one idle thread too many when it ends.
+        # The number of calls that got no new thread. At the end of each, the library counts one idle thread too many.
         self._without_thread = 0
 
     def _adjust_thread_count(self) -> None:
@@ -33,21 +33,21 @@ class _Pool(futures.ThreadPoolExecutor):
         try:
             super()._adjust_thread_count()
         except (RuntimeError, MemoryError):
-            # The call is in the queue, and one of the threads that there are will take it.
+            # The call is in the queue, and one of the existing threads will run it.
             if len(self._threads) < self._workers:
                 raise
             self._without_thread += 1
 
 
 def new_thread_pool(workers: int, name: str) -> futures.ThreadPoolExecutor:
-    """A pool for a gRPC server, with so many threads running. Raises golang.ThreadError.
+    """Return a pool for a gRPC server that has `workers` running threads. Raise golang.ThreadError.
 
-    It starts more, up to MAX_THREADS, as calls need them. By itself a pool would have none before there is a call.
-    Where the machine has no more threads by then, that raises in the thread in which gRPC takes all calls, which ends,
-    and the process with it.
+    The pool starts more threads, up to MAX_THREADS, as calls need them. A pool without threads would start its first
+    one at the first call. If the machine had no free thread then, the error would end gRPC's polling thread, and with
+    it the process.
     """
     pool = _Pool(workers, name)
-    # Nobody passes before all are there: else one thread could do for all that is submitted.
+    # The barrier keeps each thread busy until all have started; otherwise one thread could run all tasks.
     all_run = threading.Barrier(workers)
     try:
         for _ in range(workers):
@@ -60,12 +60,12 @@ def new_thread_pool(workers: int, name: str) -> futures.ThreadPoolExecutor:
 
 
 def start(server: grpc.Server) -> None:
-    """Start a server. Raises golang.ThreadError when there is no thread for it, and then nothing of it is left."""
+    """Start a server. If there is no free thread, raise golang.ThreadError and clean up the server."""
     try:
         server.start()
     except (RuntimeError, MemoryError) as err:
         state = server._state  # type: ignore[attr-defined]
-        # It listens already. `stop` would wait for the thread that is missing, whose work is done here.
+        # The server listens already. `stop` would wait for the missing thread, so this code does that thread's work.
         _server._begin_shutdown_once(state)
         if state.stage is _server._ServerStage.GRACE:
             _server._serve(state)

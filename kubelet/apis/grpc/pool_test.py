@@ -1,4 +1,4 @@
-"""Tests of the threads of gRPC servers."""
+"""Test the threads of gRPC servers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_calls_wait_for_the_threads_that_there_are() -> None:
 
 
 def test_calls_get_threads_again_once_the_machine_has_some() -> None:
-    """Those that had to do without are not taken for threads that are idle."""
+    """Calls without a thread of their own do not count as idle threads later."""
     pool, may_go_on = apisgrpc.new_thread_pool(1, "test-pool"), threading.Event()
     with out_of_threads_here():
         calls = [pool.submit(may_go_on.wait, 30) for _ in range(10)]
@@ -86,7 +86,7 @@ def test_calls_get_threads_again_once_the_machine_has_some() -> None:
 
 
 def test_server_that_finds_no_thread_leaves_nothing(tmp_path: Path) -> None:
-    """Its stop would wait for that thread for ever, and who waits for the stop could not try again."""
+    """A server that gets no thread cleans up. Otherwise `stop` would wait for that thread without end."""
     pool = apisgrpc.new_thread_pool(1, "test-pool")
     server, path = grpc.server(pool), f"{tmp_path}/s.sock"
     server.add_insecure_port(f"unix:{path}")

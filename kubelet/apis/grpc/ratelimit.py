@@ -1,4 +1,4 @@
-"""Keeping those who ask too often from slowing down the kubelet.
+"""Limit the rate of requests, so that clients cannot slow down the kubelet.
 
 Go: pkg/kubelet/apis/grpc/ratelimit.go
 """
@@ -16,11 +16,11 @@ from pkg.client_go.util import flowcontrol
 
 class Limiter(Protocol):
     def try_accept(self) -> bool:
-        """Whether one more request may be served now."""
+        """Report whether one more request may be served now."""
 
 
 class LimiterUnaryServerInterceptor(grpc.ServerInterceptor):
-    """Refuses requests beyond the limit at once, with RESOURCE_EXHAUSTED."""
+    """Reject requests beyond the limit immediately with RESOURCE_EXHAUSTED."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
@@ -31,7 +31,7 @@ class LimiterUnaryServerInterceptor(grpc.ServerInterceptor):
 
 
 def with_rate_limiter(service_name: str, qps: int, burst_tokens: int) -> LimiterUnaryServerInterceptor:
-    """For a server that is to answer so many requests a second on average, and so many at once."""
+    """Return an interceptor for a server that serves `qps` requests a second on average, and `burst_tokens` at once."""
     klog.info_s("Setting rate limiting for endpoint", service=service_name, qps=qps, burstTokens=burst_tokens)
     return LimiterUnaryServerInterceptor(flowcontrol.TokenBucketRateLimiter(qps, burst_tokens))
 

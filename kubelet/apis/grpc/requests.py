@@ -1,4 +1,4 @@
-"""Calls whose request does not come. In Go each call has a goroutine, and one that waits is in nobody's way."""
+"""End calls whose request does not arrive. In Go each call has a goroutine, so that a waiting call blocks no other."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ import grpc
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds in which the request of a call has to come, once a thread waits for it.
-# DIVERGES (safer): a gRPC call to the kubelet whose request does not come within REQUEST_TIMEOUT is cancelled.
-# Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: has no bound.
-# Why: a client that begins calls and sends nothing would take all threads of the server.
+# The time, in seconds, in which the request of a call must arrive after a thread has begun to wait for it.
+# DIVERGES (safer): the kubelet cancels a gRPC call whose request does not arrive within REQUEST_TIMEOUT.
+# Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: has no limit.
+# Why: a client that begins calls and sends nothing would occupy all threads of the server.
 # Test: requests_test.py:test_calls_without_a_request_keep_no_thread_from_others
 REQUEST_TIMEOUT = 5.0
 
 
 class RequestTimeouts(grpc.ServerInterceptor):
-    """Ends the calls whose request does not come in time; to be the first interceptor of a server.
+    """End calls whose request does not arrive in time. This must be the first interceptor of a server.
 
-    A call has one of the server's threads before its request has come. A client that begins calls and says no more
-    would keep the threads from all others. Calls with streams are left alone.
+    A call occupies one of the server's threads before its request has arrived. A client that begins calls and sends
+    nothing would occupy the threads. The interceptor does not limit streaming calls.
     """
 
     def __init__(self, name: str, at_once: int) -> None:
-        """Starts a thread of this name, which `close` ends. Raises golang.ThreadError.
+        """Start a thread with this name, which `close` ends. Raise golang.ThreadError.
 
-        `at_once`: requests that are served at the same time, of however many have come.
+        `at_once` is the number of requests that are served at the same time.
         """
         self._turns = threading.BoundedSemaphore(at_once)
         self._changed = threading.Condition()  # guards the fields below
-        # Those that wait, with the end of their time, the earliest first.
+        # The waiting calls with their deadlines, the earliest first.
         self._waiting: dict[grpc.ServicerContext, float] = {}
         self._closed = False
         self._thread = golang.go(self._run, name=name)
 
     def close(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop the thread, and wait for its end."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -60,7 +60,7 @@ class RequestTimeouts(grpc.ServerInterceptor):
             with self._turns:
                 return handler.unary_unary(request, context)
 
-        # Only a streamed request can be waited for here.
+        # Only the request of a streaming method can be awaited here.
         return grpc.stream_unary_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)
 
     @contextmanager
@@ -78,12 +78,12 @@ class RequestTimeouts(grpc.ServerInterceptor):
     def _run(self) -> None:
         while (late := self._take_late()) is not None:
             for context in late:
-                with contain("Failed to end a call whose request did not come"):
+                with contain("Failed to end a call whose request did not arrive"):
                     context.cancel()
-                    klog.info_s("Ended a call whose request did not come", peer=context.peer())
+                    klog.info_s("Ended a call whose request did not arrive", peer=context.peer())
 
     def _take_late(self) -> list[grpc.ServicerContext] | None:
-        """Wait for calls whose time is over; None when there are to be no more."""
+        """Wait for calls whose deadline has passed, and return them; None after `close`."""
         with self._changed:
             while not self._closed:
                 now = time.monotonic()

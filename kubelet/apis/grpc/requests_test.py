@@ -1,4 +1,4 @@
-"""Tests of calls whose request does not come."""
+"""Test calls whose request does not arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubelet.apis.grpc import requests
 from kubelet.apis.grpc.testing import silent_calls
 
 _METHOD = "/test/Echo"
-# Seconds.
+# seconds
 _DEADLINE = 30.0
 
 
@@ -24,7 +24,7 @@ def _calls(channel: grpc.Channel, method: str = _METHOD) -> Any:
 
 
 class _Echo:
-    """Serves two requests at once. Answers with what it was asked; only once it is let, if that is b"wait"."""
+    """Serve two requests at once. Echo the request; wait for `may_go_on` if it is b"wait"."""
 
     def __init__(self, address: str, server: grpc.Server) -> None:
         self.address, self.server = address, server
@@ -76,7 +76,7 @@ def test_calls_without_a_request_keep_no_thread_from_others(echo: _Echo, monkeyp
 
 
 def test_calls_without_a_request_keep_nobody_waiting(echo: _Echo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are far more than threads at the start, and their time is not over."""
+    """Silent calls do not block others, even before their deadline. There are more of them than initial threads."""
     monkeypatch.setattr(requests, "REQUEST_TIMEOUT", 1000.0)
     with (
         grpc.insecure_channel(echo.address) as channel,
@@ -117,7 +117,7 @@ def test_call_that_ends_without_a_request(echo: _Echo) -> None:
 
 
 def test_request_that_cannot_be_decoded(echo: _Echo) -> None:
-    """Its client says no more, and does not end the call either. The server can be stopped all the same."""
+    """A client that sends an undecodable request and does not end the call does not keep the server from stopping."""
     over = threading.Event()
 
     def undecodable() -> Iterator[bytes]:

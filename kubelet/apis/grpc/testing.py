@@ -1,4 +1,4 @@
-"""Clients of the kubelet's gRPC services that do not do as they should."""
+"""Provide misbehaving clients of the kubelet's gRPC services."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEADLINE = 30.0
 
 @contextmanager
 def silent_calls(address: str, method: str, count: int) -> Iterator[list[Any]]:
-    """So many calls of a client that sends no request, until the end of the block."""
+    """Make `count` calls of a client that sends no request, until the end of the block."""
     over = threading.Event()
 
     def nothing() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Tells local agents which devices, cores and memory containers were given, over a socket below the root directory.
+"""Serve local agents the devices, CPUs and memory that are assigned to containers, on a socket.
 
 Go: pkg/kubelet/apis/podresources
 """

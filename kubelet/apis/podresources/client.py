@@ -1,4 +1,4 @@
-"""Asking a kubelet's pod resources API.
+"""Connect to a kubelet's pod resources API.
 
 Go: pkg/kubelet/apis/podresources/client.go
 """
@@ -16,7 +16,10 @@ from pkg.util import grpcconn
 def get_v1_client(
     socket: str, connection_timeout: float, max_msg_size: int
 ) -> tuple[v1.PodResourcesListerStub, grpc.Channel]:
-    """A client, and the connection, which the caller closes. Raises ConnectionError, ValueError for no unix socket."""
+    """Return a client and its connection, which the caller closes.
+
+    Raise ConnectionError, or ValueError if the address is not a unix socket.
+    """
     channel = _dial(socket, connection_timeout, max_msg_size)
     return v1.PodResourcesListerStub(channel), channel
 
@@ -24,7 +27,7 @@ def get_v1_client(
 def get_v1alpha1_client(
     socket: str, connection_timeout: float, max_msg_size: int
 ) -> tuple[v1alpha1.PodResourcesListerStub, grpc.Channel]:
-    """As get_v1_client."""
+    """Return a client of version v1alpha1, like get_v1_client."""
     channel = _dial(socket, connection_timeout, max_msg_size)
     return v1alpha1.PodResourcesListerStub(channel), channel
 

@@ -1,9 +1,12 @@
-"""Go: pkg/kubelet/apis/podresources/constants.go"""
+"""Define the constants of the pod resources API.
+
+Go: pkg/kubelet/apis/podresources/constants.go
+"""
 
 from __future__ import annotations
 
-# Name of the socket, without its suffix.
+# The name of the socket without its suffix.
 SOCKET = "kubelet"
-# Nobody has reason to ask more often than this many times a second, and so often at once.
+# The rate limit: requests in a second, and requests at once.
 DEFAULT_QPS = 100
 DEFAULT_BURST_TOKENS = 10

@@ -1,5 +1,6 @@
-"""Go: pkg/kubelet/apis/podresources/server_v1_test.go, server_v1alpha1_test.go, client_test.go,
-pkg/kubelet/apis/grpc
+"""Test the pod resources API.
+
+Go: pkg/kubelet/apis/podresources/server_v1_test.go, server_v1alpha1_test.go, client_test.go, pkg/kubelet/apis/grpc
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ CLAIMS = [
 
 @dataclass
 class Node(podresources.NothingAssigned):
-    """All providers in one."""
+    """Implement all providers."""
 
     pods: list[v1.Pod] = field(default_factory=list)
     active: list[v1.Pod] = field(default_factory=list)
@@ -128,7 +129,7 @@ class Running:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    """A server with clients. It ends with the test, and leaves no socket."""
+    """Provide a server with clients. It ends with the test, and leaves no socket."""
     node = Node([pod(), pod("ended")], [pod()])
     endpoint = f"unix://{tmp_path}/kubelet.sock"
     ctx, cancel = golang.with_cancel(golang.background())

@@ -1,4 +1,4 @@
-"""Serving the pod resources API.
+"""Serve the pod resources API.
 
 Go: pkg/kubelet/server/server.go (ListenAndServePodResources)
 """
@@ -19,14 +19,14 @@ from kubelet.apis.podresources.v1 import api_pb2_grpc as v1
 from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1
 from pkg import golang, klog
 
-# Requests that are served at once.
+# The number of requests that are served at once.
 _AT_ONCE = 2
 
 
 def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers: PodResourcesProviders) -> None:
-    """Serve on that socket until ctx ends; a socket that another kubelet left there is replaced.
+    """Serve on this socket until ctx ends. A socket that another kubelet left behind is replaced.
 
-    Raises OSError if the socket cannot be made, and golang.ThreadError.
+    Raise OSError if the socket cannot be created, and golang.ThreadError.
     """
     with contextlib.ExitStack() as ends:
         pool = apisgrpc.new_thread_pool(_AT_ONCE, "pod-resources")

@@ -1,4 +1,4 @@
-"""Version 1 of the pod resources API.
+"""Serve version 1 of the pod resources API.
 
 Go: pkg/kubelet/apis/podresources/server_v1.go
 """
@@ -21,7 +21,7 @@ _VERSION = "v1"
 
 
 class V1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
-    """Called from any thread."""
+    """Serve requests. Thread-safe."""
 
     def __init__(self, providers: PodResourcesProviders) -> None:
         self._providers = providers
@@ -64,7 +64,7 @@ class V1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
             return podresourcesapi.GetPodResourcesResponse(pod_resources=self._pod_resources(pod))
 
     def _pod_resources(self, pod: v1.Pod) -> podresourcesapi.PodResources:
-        """What the containers have that may run as long as the pod does: sidecars first."""
+        """Return the resources of containers that may run as long as the pod, sidecars first."""
         sidecars = filter(podutil.is_restartable_init_container, pod.spec.init_containers)
         return podresourcesapi.PodResources(
             name=pod.metadata.name,

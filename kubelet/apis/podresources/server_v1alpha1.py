@@ -1,4 +1,4 @@
-"""The first version of the pod resources API, which knows devices alone.
+"""Serve the first version of the pod resources API, which reports only devices.
 
 Go: pkg/kubelet/apis/podresources/server_v1alpha1.go
 """
@@ -15,7 +15,7 @@ from pkg.api.core import v1
 
 
 class V1alpha1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
-    """Called from any thread."""
+    """Serve requests. Thread-safe."""
 
     def __init__(self, providers: PodResourcesProviders) -> None:
         self._providers = providers

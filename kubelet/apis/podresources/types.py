@@ -1,4 +1,4 @@
-"""Whom the pod resources API asks.
+"""Define what the pod resources API needs from the kubelet.
 
 Go: pkg/kubelet/apis/podresources/types.go
 """
@@ -15,13 +15,13 @@ from pkg.api.core import v1
 
 class DevicesProvider(Protocol):
     def update_allocated_devices(self) -> None:
-        """Take devices back from pods that have ended."""
+        """Release the devices of pods that have ended."""
 
     def get_devices(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerDevices]:
-        """What a container was given."""
+        """Return the devices of a container."""
 
     def get_allocatable_devices(self) -> Sequence[podresourcesapi.ContainerDevices]:
-        """All that the node has."""
+        """Return all devices of the node."""
 
 
 class PodsProvider(Protocol):
@@ -30,28 +30,28 @@ class PodsProvider(Protocol):
     def get_pods(self) -> list[v1.Pod]: ...
 
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
-        """None for a pod that has ended, too."""
+        """Find a pod; None also if it has ended."""
 
 
 class CPUsProvider(Protocol):
     def get_cpus(self, pod_uid: str, container_name: str) -> Sequence[int]:
-        """The cores that a container has for itself."""
+        """Return the exclusive CPUs of a container."""
 
     def get_allocatable_cpus(self) -> Sequence[int]:
-        """All cores that containers can have for themselves."""
+        """Return all CPUs that containers can get exclusively."""
 
 
 class MemoryProvider(Protocol):
     def get_memory(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerMemory]:
-        """The memory of certain NUMA nodes that a container was given."""
+        """Return the memory of NUMA nodes that is assigned to a container."""
 
     def get_allocatable_memory(self) -> Sequence[podresourcesapi.ContainerMemory]:
-        """All memory that can be given so."""
+        """Return all memory that can be assigned to containers."""
 
 
 class DynamicResourcesProvider(Protocol):
     def get_dynamic_resources(self, pod: v1.Pod, container: v1.Container) -> Sequence[podresourcesapi.DynamicResource]:
-        """What a container has of the pod's claims."""
+        """Return a container's resources from the pod's claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PodResourcesProviders:
 
 
 class NothingAssigned:
-    """The devices, cores and memory of a node that assigns none of them to single containers."""
+    """Represent a node that assigns no devices, CPUs or memory to single containers."""
 
     def update_allocated_devices(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The API of /stats/summary.
+"""Define the API of /stats/summary.
 
 Go: k8s.io/kubelet/pkg/apis/stats
 """

@@ -1,4 +1,4 @@
-"""Reading and writing the configuration as a document.
+"""Read and write the configuration as a document.
 
 Go: pkg/kubelet/apis/config/scheme
 """

@@ -1,10 +1,10 @@
-"""Between the document that users write and the structs that the kubelet reads.
+"""Convert between the document that users write and the structs that the kubelet reads.
 
-The versioned form of the configuration is the document itself: plain dicts and lists with wire names and
-durations as text. It is what files hold, what drop-ins are merged into, and what `configz` shows.
+The versioned form of the configuration is the document itself: dicts and lists with wire names, and durations as text.
+Files contain it, drop-ins are merged into it, and `configz` shows it.
 
-Go has a second set of structs for the versioned form and generated conversions; the document serves the same end
-with one declaration per field.
+Go has a second set of structs for the versioned form, and generated conversions. The document does the same with one
+declaration for each field.
 
 Go: pkg/kubelet/apis/config/scheme/scheme.go, pkg/kubelet/apis/config/v1beta1/zz_generated.conversion.go
 """
@@ -36,7 +36,7 @@ _DURATIONS = ("duration", "duration-or-nanoseconds")
 
 
 class StrictDecodingError(ValueError):
-    """Everything that is wrong with a document, each fault with its field's path."""
+    """Report all faults of a document, each with the path of its field."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -45,7 +45,7 @@ class StrictDecodingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LenientDocument:
-    """A document without what its type does not have, and the faults that were passed over."""
+    """Hold a document without its unknown fields, and the faults that were ignored."""
 
     document: Document
     duplicates: list[str]
@@ -62,10 +62,10 @@ def decode(
     type_: type[msgspec.Struct] = KubeletConfiguration,
     api_versions: Sequence[str] = (API_VERSION,),
 ) -> Document:
-    """Read a document and check it against the type, reporting all faults at once.
+    """Read a document, check it against the type, and report all faults at once.
 
-    Returns it without apiVersion and kind and without nulls' fields being touched: a null says "not set",
-    or "remove" where the document is a patch. Raises ValueError or StrictDecodingError.
+    The result lacks apiVersion and kind, and keeps fields that are null: null means "not set", or "remove" in a patch.
+    Raise ValueError or StrictDecodingError.
     """
     found = decode_leniently(data, kind, type_, api_versions)
     if found.faults:
@@ -79,11 +79,11 @@ def decode_leniently(
     type_: type[msgspec.Struct] = KubeletConfiguration,
     api_versions: Sequence[str] = (API_VERSION,),
 ) -> LenientDocument:
-    """As `decode`, but fields that the type does not have are left out, and of two equal ones the last counts.
+    """Read a document like `decode`, but drop unknown fields, and use the last of duplicate fields.
 
-    Raises ValueError, or StrictDecodingError when a value is wrong.
+    Raise ValueError, or StrictDecodingError if a value is invalid.
     """
-    # Only needed when there is a file to read, and slow to import.
+    # This module is imported lazily because only configuration files need it, and its import is slow.
     from pkg.apimachinery.util import yaml
 
     duplicates: list[tuple[str, int]] = []
@@ -102,7 +102,7 @@ def decode_leniently(
 
 
 def to_internal(document: Document) -> KubeletConfiguration:
-    """The structs for a document. Raises StrictDecodingError."""
+    """Convert a document to structs. Raise StrictDecodingError."""
     return convert(document, KubeletConfiguration)
 
 
@@ -110,7 +110,7 @@ T = typing.TypeVar("T", bound=msgspec.Struct)
 
 
 def convert(document: Document, type_: type[T]) -> T:
-    """The structs for a document of any configuration type. Raises StrictDecodingError."""
+    """Convert a document to structs of any configuration type. Raise StrictDecodingError."""
     faults: list[str] = []
     result: T = _convert(document, type_, "", faults)
     if faults:
@@ -119,12 +119,12 @@ def convert(document: Document, type_: type[T]) -> T:
 
 
 def to_versioned(kc: KubeletConfiguration) -> Document:
-    """The document for the structs: every field that has a value."""
+    """Convert structs to a document with every field that has a value."""
     return typing.cast(Document, _to_wire(kc, KubeletConfiguration))
 
 
 def wire_path(attribute_path: str) -> str:
-    """`authentication.x509.client_ca_file` → `authentication.x509.clientCAFile`."""
+    """Convert `authentication.x509.client_ca_file` to `authentication.x509.clientCAFile`."""
     struct: Any = KubeletConfiguration
     names = []
     for attribute in attribute_path.split("."):
@@ -135,7 +135,7 @@ def wire_path(attribute_path: str) -> str:
 
 
 def check_kind(document: Mapping[str, Any], kind: str, api_versions: Sequence[str]) -> None:
-    """Raises ValueError for a document of another kind or version, or without one."""
+    """Raise ValueError for a document with another kind or version, or without one."""
     api_version, got = document.get("apiVersion"), document.get("kind")
     if not api_version or not got:
         missing = "apiVersion" if not api_version else "kind"
@@ -147,7 +147,7 @@ def check_kind(document: Mapping[str, Any], kind: str, api_versions: Sequence[st
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> dict[str, tuple[msgspec.structs.FieldInfo, Any]]:
-    """Wire name to field and declared type."""
+    """Return the fields and their declared types by wire name."""
     hints = typing.get_type_hints(struct, include_extras=True)
     return {field.encode_name: (field, hints[field.name]) for field in msgspec.structs.fields(struct)}
 
@@ -164,7 +164,7 @@ def _unwrap_optional(hint: Any) -> Any:
 
 
 def _prune(value: Any, hint: Any, path: str) -> list[str]:
-    """Take fields out of the value that its type does not have. Returns their paths."""
+    """Remove unknown fields from the value, and return their paths."""
     hint = _unwrap_optional(hint)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     unknown: list[str] = []
@@ -188,7 +188,7 @@ def _prune(value: Any, hint: Any, path: str) -> list[str]:
 
 
 def _convert(value: Any, hint: Any, path: str, faults: list[str]) -> Any:
-    """The value as the declared type. A fault is noted, and the result is then of no use."""
+    """Convert the value to the declared type, and record faults; after a fault the result is unusable."""
     hint = _unwrap_optional(hint)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):

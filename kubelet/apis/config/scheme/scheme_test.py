@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/apis/config/scheme/scheme_test.go"""
+"""Test the conversion between documents and structs.
+
+Go: pkg/kubelet/apis/config/scheme/scheme_test.go
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,7 @@ def test_document_and_structs_are_two_forms_of_one_thing() -> None:
     assert versioned["reservedMemory"] == document["reservedMemory"]
     assert versioned["syncFrequency"] == "1m30s"
     assert scheme.to_internal(versioned) == kc
-    # Pointers that are not set stay away.
+    # Optional fields that are not set are left out.
     assert "maxParallelImagePulls" not in versioned
 
 

@@ -1,4 +1,4 @@
-"""Version v1beta1 of the configuration: its defaults.
+"""Set the defaults of version v1beta1 of the configuration.
 
 Go: pkg/kubelet/apis/config/v1beta1
 """

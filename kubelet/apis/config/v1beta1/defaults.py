@@ -1,4 +1,4 @@
-"""What a field is when nobody sets it.
+"""Set the defaults of fields that the user did not set.
 
 Go: pkg/kubelet/apis/config/v1beta1/defaults.go
 """
@@ -21,7 +21,7 @@ DEFAULT_POD_LOGS_DIR = "/var/log/pods"
 DEFAULT_MEMORY_THROTTLING_FACTOR = 0.9
 MAX_CONTAINER_BACK_OFF = "5m0s"
 
-# Set if the field is absent: here zero, false and empty are values.
+# Set if the field is absent: zero, false and empty are valid values here.
 _IF_ABSENT: dict[str, Any] = {
     "enableServer": True,
     "authentication.anonymous.enabled": False,
@@ -104,16 +104,16 @@ _IF_ZERO: dict[str, Any] = {
 
 
 def set_defaults_kubelet_configuration(document: Document) -> None:
-    """Fill in the document, in place. Raises FeatureGateError if it sets gates that cannot be set."""
+    """Set the defaults in the document. Raise FeatureGateError if it sets gates that cannot be set."""
     gate = features.feature_gate.deep_copy()
     gate.set_from_map(document.get("featureGates") or {})
 
-    # These three look at what the user wrote, so they come before the tables.
+    # These three depend on the user's values, so they come before the tables.
     if _is_zero(document.get("nodeStatusReportFrequency")):
         update = document.get("nodeStatusUpdateFrequency")
         document["nodeStatusReportFrequency"] = "5m0s" if _is_zero(update) else update
     _set_image_pull_defaults(document)
-    # Negative says "as many as the node has", whatever the number.
+    # Any negative number means "as many as the node has".
     if (pids := document.get("podPidsLimit")) is None or pids < 0:
         document["podPidsLimit"] = -1
 
@@ -125,7 +125,7 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
 
 
 def _set_image_pull_defaults(document: Document) -> None:
-    """One pull at a time, unless a limit says that there may be several."""
+    """Serialize image pulls, unless the limit allows several at once."""
     if document.get("serializeImagePulls") is None:
         document["serializeImagePulls"] = (document.get("maxParallelImagePulls") or 0) < 2
 
@@ -150,12 +150,12 @@ def _set_if(document: Document, path: str, value: Any, wanted: Any) -> None:
             owner[parent] = {}
         owner = owner[parent]
     if wanted(owner.get(name)):
-        # A list must not be shared between documents.
+        # Documents must not share a list.
         owner[name] = list(value) if isinstance(value, list) else value
 
 
 def _is_zero(value: Any) -> bool:
-    """The zero value of its type in Go; only fields of scalar type are asked about."""
+    """Report whether the value is the zero value of its type in Go; the value must be scalar."""
     if isinstance(value, str) and value[:1].isdigit():
         try:
             return parse_duration(value) == 0

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/apis/config/v1beta1/defaults_test.go"""
+"""Test the defaults.
+
+Go: pkg/kubelet/apis/config/v1beta1/defaults_test.go
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def test_empty_configuration(path: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("document", "path", "value"),
     [
-        # Zero is a value where Go has a pointer, and no value elsewhere.
+        # Zero is a value for fields that are pointers in Go, and means "not set" elsewhere.
         ({"healthzPort": 0}, "healthzPort", 0),
         ({"registryPullQPS": 0}, "registryPullQPS", 0),
         ({"enableServer": False}, "enableServer", False),

@@ -1,4 +1,4 @@
-"""Validation of the configuration.
+"""Validate the configuration.
 
 Go: pkg/kubelet/apis/config/validation
 """

@@ -1,6 +1,6 @@
-"""Is a configuration one that this kubelet can run with?
+"""Check whether the kubelet can run with a configuration.
 
-Every check yields its faults, and all of them are reported at once.
+Every check yields its faults, and the error contains all of them.
 
 Go: pkg/kubelet/apis/config/validation/validation.go
 """
@@ -29,7 +29,7 @@ _INVALID = "invalid configuration: "
 
 
 class ConfigurationError(ExceptionGroup[ValueError]):
-    """All faults of a configuration. Its text joins them, as an aggregate's does in Go."""
+    """Report all faults of a configuration. The text joins them like an aggregate in Go."""
 
     def __str__(self) -> str:
         texts = list(dict.fromkeys(str(err) for err in self.exceptions))
@@ -37,7 +37,7 @@ class ConfigurationError(ExceptionGroup[ValueError]):
 
 
 def validate_kubelet_configuration(kc: KubeletConfiguration, feature_gate: FeatureGate) -> None:
-    """Check against the gates as this configuration sets them. Raises ConfigurationError."""
+    """Check the configuration with the feature gates that it sets. Raise ConfigurationError."""
     gate = feature_gate.deep_copy()
     try:
         gate.set_from_map(kc.feature_gates)
@@ -93,7 +93,7 @@ def _validate_ranges(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[st
     for value, low, high, name in ranges:
         if not low <= value <= high:
             yield f"{_INVALID}{name} {value} must be between {low} and {high}, inclusive"
-    # A port of 0 switches these servers off.
+    # Port 0 disables these servers.
     if not 0 <= kc.healthz_port <= 65535:
         yield (f"{_INVALID}healthzPort (--healthz-port) {kc.healthz_port} must be between 1 and 65535, inclusive")
     if not 0 <= kc.read_only_port <= 65535:
@@ -176,7 +176,7 @@ def _validate_image_credentials(kc: KubeletConfiguration, gate: FeatureGate) -> 
 
 
 def _validate_image_patterns(patterns: list[str]) -> Iterator[str]:
-    # Brings half of the kubelet with it, which a configuration without a list does without.
+    # This module is imported lazily because it imports half of the kubelet, and few configurations have a list.
     from kubelet.images import pullmanager
 
     try:
@@ -401,8 +401,9 @@ def _validate_tracing(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[s
 
 
 def _validate_eviction(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
-    """Go looks at these only when it makes the kubelet."""
-    from kubelet import eviction  # most of the kubelet, which others that read configurations need not have
+    """Check settings that Go checks only when it creates the kubelet."""
+    # lazy, because it imports most of the kubelet, which other readers of configurations do not need
+    from kubelet import eviction
 
     try:
         eviction.parse_threshold_config(
@@ -462,7 +463,7 @@ def _validate_pod_logs_dir(path: str) -> Iterator[str]:
         yield f"{_INVALID}podLogsDir was not specified"
     if not path.startswith("/"):
         yield f"{_INVALID}pod logs path {_q(path)} must be absolute path"
-    # normpath keeps a leading double slash, which is not clean.
+    # normpath keeps a leading double slash, which is not normalized.
     if path != os.path.normpath(path) or path.startswith("//"):
         yield f"{_INVALID}pod logs path {_q(path)} must be normalized"
     if not path.isascii():
@@ -470,7 +471,7 @@ def _validate_pod_logs_dir(path: str) -> Iterator[str]:
 
 
 def _one_of(options: tuple[str, ...] | list[str]) -> str:
-    """ "a", "b" or "c"."""
+    """Join options to text such as '"a", "b" or "c"'."""
     quoted = [_q(option) for option in options]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 

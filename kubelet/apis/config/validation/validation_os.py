@@ -1,4 +1,4 @@
-"""Checks that depend on this Linux host.
+"""Check settings that depend on the Linux host.
 
 Go: pkg/kubelet/apis/config/validation/validation_linux.go
 """
@@ -14,8 +14,8 @@ _MAX_UINT32 = 2**32 - 1
 
 
 def validate_kubelet_os_configuration(kc: KubeletConfiguration) -> Iterator[str]:
-    """The faults of the fields whose meaning depends on the kernel's set-up."""
-    from kubelet.util import is_cgroup2_unified_mode  # with the metrics there, which --help does not need
+    """Yield the faults of settings that depend on the kernel's configuration."""
+    from kubelet.util import is_cgroup2_unified_mode  # lazy, because it imports the metrics, which --help does not need
 
     cgroup1 = not is_cgroup2_unified_mode()
     if kc.fail_cgroup_v1 and cgroup1:

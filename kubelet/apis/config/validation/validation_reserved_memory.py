@@ -1,4 +1,4 @@
-"""Checks of memory reserved per NUMA node.
+"""Check the memory that is reserved on each NUMA node.
 
 Go: pkg/kubelet/apis/config/validation/validation_reserved_memory.go
 """
@@ -13,7 +13,7 @@ _HUGE_PAGES_PREFIX = "hugepages-"
 
 
 def validate_reserved_memory_configuration(kc: KubeletConfiguration) -> Iterator[str]:
-    """Each limit is of a known type, not zero, and given once per node."""
+    """Check that each limit has a known type, is not zero, and appears once for each node."""
     seen: set[tuple[int, str]] = set()
     for reservation in kc.reserved_memory:
         node = reservation.numa_node

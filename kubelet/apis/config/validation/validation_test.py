@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/apis/config/validation/validation_test.go, validation_reserved_memory_test.go"""
+"""Test the validation of the configuration.
+
+Go: pkg/kubelet/apis/config/validation/validation_test.go, validation_reserved_memory_test.go
+"""
 
 from __future__ import annotations
 

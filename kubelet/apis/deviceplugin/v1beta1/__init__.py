@@ -1,4 +1,4 @@
-"""Messages and services of device plugins, and the words in them.
+"""Define the messages, services and constants of the device plugin API.
 
 Go: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1
 """

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RegistrationStub(object):
-    """The kubelet's side, on kubelet.sock in the directory of device plugins.
+    """The kubelet serves this on kubelet.sock in the directory of device plugins.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class RegistrationStub(object):
 
 
 class RegistrationServicer(object):
-    """The kubelet's side, on kubelet.sock in the directory of device plugins.
+    """The kubelet serves this on kubelet.sock in the directory of device plugins.
     """
 
     def Register(self, request, context):
@@ -69,7 +69,7 @@ def add_RegistrationServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Registration(object):
-    """The kubelet's side, on kubelet.sock in the directory of device plugins.
+    """The kubelet serves this on kubelet.sock in the directory of device plugins.
     """
 
     @staticmethod
@@ -101,7 +101,7 @@ class Registration(object):
 
 
 class DevicePluginStub(object):
-    """The plugin's side, on a socket of its own.
+    """The plugin serves this on its own socket.
     """
 
     def __init__(self, channel):
@@ -138,7 +138,7 @@ class DevicePluginStub(object):
 
 
 class DevicePluginServicer(object):
-    """The plugin's side, on a socket of its own.
+    """The plugin serves this on its own socket.
     """
 
     def GetDevicePluginOptions(self, request, context):
@@ -148,28 +148,28 @@ class DevicePluginServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAndWatch(self, request, context):
-        """All devices at once, and all again whenever one has changed, come or gone.
+        """Returns all devices, and all again after each change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPreferredAllocation(self, request, context):
-        """Which devices go well together. No more than advice.
+        """Recommends devices that fit together well. The kubelet may choose others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Allocate(self, request, context):
-        """What a container needs to use these devices. Asked when the pod is admitted.
+        """Returns what a container needs to use these devices. The kubelet calls this at the pod's admission.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PreStartContainer(self, request, context):
-        """A container with these devices is about to start.
+        """Prepares the devices of a container that is about to start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,7 +212,7 @@ def add_DevicePluginServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DevicePlugin(object):
-    """The plugin's side, on a socket of its own.
+    """The plugin serves this on its own socket.
     """
 
     @staticmethod

@@ -1,21 +1,21 @@
-"""Words and places of the API.
+"""Define the constants and paths of the device plugin API.
 
 Go: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/constants.go
 """
 
 from __future__ import annotations
 
-# How a device is.
+# The health of a device.
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 VERSION = "v1beta1"
 SUPPORTED_VERSIONS = (VERSION,)
 
-# Where plugins put their sockets, and find the kubelet's, whatever the kubelet's root directory.
+# The directory of the plugins' and the kubelet's sockets, independent of the kubelet's root directory.
 DEVICE_PLUGIN_PATH = "/var/lib/kubelet/device-plugins/"
 KUBELET_SOCKET_NAME = "kubelet.sock"
 KUBELET_SOCKET = DEVICE_PLUGIN_PATH + KUBELET_SOCKET_NAME
 
-# Seconds that a plugin may take for PreStartContainer.
+# The timeout of PreStartContainer, in seconds.
 KUBELET_PRE_START_CONTAINER_RPC_TIMEOUT = 30.0

@@ -1,4 +1,4 @@
-"""Messages and service of plugins that prepare claims, version v1.
+"""Define the messages and the service of DRA plugins, version v1.
 
 Go: k8s.io/kubelet/pkg/apis/dra/v1
 """

@@ -1,4 +1,4 @@
-"""The name by which a plugin says that it has this version of the service.
+"""Define the name with which a plugin advertises this version of the service.
 
 Go: k8s.io/kubelet/pkg/apis/dra/v1/types.go
 """

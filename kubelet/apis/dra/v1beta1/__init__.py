@@ -1,4 +1,4 @@
-"""Messages and service of plugins that prepare claims, version v1beta1.
+"""Define the messages and the service of DRA plugins, version v1beta1.
 
 Go: k8s.io/kubelet/pkg/apis/dra/v1beta1
 """

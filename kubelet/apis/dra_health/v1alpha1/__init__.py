@@ -1,4 +1,4 @@
-"""Messages and service of devices' health, version v1alpha1.
+"""Define the messages and the service of device health, version v1alpha1.
 
 Go: k8s.io/kubelet/pkg/apis/dra-health/v1alpha1
 """

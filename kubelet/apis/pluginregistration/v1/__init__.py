@@ -1,4 +1,4 @@
-"""Messages and service of plugin registration, and the types of plugins.
+"""Define the messages and the service of plugin registration, and the types of plugins.
 
 Go: k8s.io/kubelet/pkg/apis/pluginregistration/v1
 """

@@ -1,4 +1,4 @@
-"""The types that a plugin may name.
+"""Define the types of plugins.
 
 Go: k8s.io/kubelet/pkg/apis/pluginregistration/v1/constants.go
 """

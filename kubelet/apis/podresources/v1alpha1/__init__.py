@@ -1,4 +1,4 @@
-"""Messages and service of the pod resources API.
+"""Define the messages and the service of the first pod resources API.
 
 Go: k8s.io/kubelet/pkg/apis/podresources/v1alpha1
 """

@@ -1,4 +1,4 @@
-"""The summary of a node's and its pods' usage, version 1alpha1.
+"""Define the summary of a node's and its pods' usage, version v1alpha1.
 
 Go: k8s.io/kubelet/pkg/apis/stats/v1alpha1
 """

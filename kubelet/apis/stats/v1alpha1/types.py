@@ -1,7 +1,7 @@
-"""What /stats/summary shows.
+"""Define the types of /stats/summary.
 
-Sums since a start, not rates, but for usage_nano_cores. None is what nobody can tell. Times keep their fractions of a
-second, which /metrics/resource shows; `encode_json` leaves them out, as JSON of Go does.
+The values are totals since a start, except usage_nano_cores, which is a rate. None means unknown. Times keep their
+fractions of a second, which /metrics/resource shows; `encode_json` drops the fractions, as Go's JSON does.
 
 Go: k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go
 """
@@ -48,24 +48,25 @@ __all__ = [
     "encode_json",
 ]
 
-# Names of the cgroups that are no pods': the kubelet's own, the runtime's, of all other processes, and above all pods.
+# Names of the cgroups that do not belong to a pod: those of the kubelet, the runtime and all other processes, and the
+# parent of all pods' cgroups.
 SYSTEM_CONTAINER_KUBELET = "kubelet"
 SYSTEM_CONTAINER_RUNTIME = "runtime"
 SYSTEM_CONTAINER_MISC = "misc"
 SYSTEM_CONTAINER_PODS = "pods"
 
-# How the value of a metric that a container exposes is to be read.
+# The kinds of the metrics that a container exposes.
 METRIC_GAUGE = "gauge"
 METRIC_CUMULATIVE = "cumulative"
 METRIC_DELTA = "delta"
 
 
 def _unknown() -> None:
-    """Default of a time that is written, as null, even when it is not known."""
+    """Return None, as the default of a time that is encoded as null when it is unknown."""
 
 
 class FsStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A file system; used_bytes and inodes_used may be of a part of it alone, such as one container's layer."""
+    """Describe a file system; used_bytes and inodes_used may cover only a part of it, such as a container's layer."""
 
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
     available_bytes: int | None = None
@@ -77,9 +78,10 @@ class FsStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", 
 
 
 class PSIData(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """For how long tasks have waited, and the lately averaged share of time in percent."""
+    """Hold how long tasks waited, and recent averages of the share of time in percent."""
 
-    # Microseconds, as the kernel counts. Upstream speaks of nanoseconds, and shows what the kernel says as well.
+    # The total is in microseconds, as in the kernel. Upstream's documentation says nanoseconds, but its value is the
+    # kernel's too.
     total: int = 0
     avg10: float = 0.0
     avg60: float = 0.0
@@ -87,7 +89,7 @@ class PSIData(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 
 class PSIStats(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """Pressure: how long all tasks, or some of them, had to wait."""
+    """Hold how long all tasks, or some of them, waited."""
 
     full: PSIData = msgspec.field(default_factory=PSIData)
     some: PSIData = msgspec.field(default_factory=PSIData)
@@ -95,7 +97,7 @@ class PSIStats(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 class CPUStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
-    # Nanoseconds of one core per second, lately.
+    # The recent usage in nanoseconds of a core for each second.
     usage_nano_cores: int | None = None
     usage_core_nano_seconds: int | None = None
     psi: PSIStats | None = None
@@ -103,10 +105,10 @@ class CPUStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel",
 
 class MemoryStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
-    # What the limit leaves beyond the working set; None without a limit.
+    # The limit minus the working set; None without a limit.
     available_bytes: int | None = None
     usage_bytes: int | None = None
-    # What cannot be reclaimed easily.
+    # Memory that the kernel cannot reclaim easily.
     working_set_bytes: int | None = None
     rss_bytes: int | None = None
     page_faults: int | None = None
@@ -138,14 +140,14 @@ class InterfaceStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="c
 
 
 class NetworkStats(InterfaceStats, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """All interfaces, and what is said of the default one by itself."""
+    """Hold all interfaces, and the statistics of the default interface."""
 
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
     interfaces: list[InterfaceStats] = []
 
 
 class AcceleratorStats(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """Memory in bytes, duty_cycle in percent."""
+    """Describe an accelerator: memory in bytes, duty_cycle in percent."""
 
     make: str = ""
     model: str = ""
@@ -156,7 +158,7 @@ class AcceleratorStats(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 
 class UserDefinedMetric(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A figure that a container exposes by itself."""
+    """Describe a metric that a container exposes."""
 
     name: str = msgspec.field(default_factory=str)
     type: str = msgspec.field(default_factory=str)
@@ -177,14 +179,14 @@ class PVCReference(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
 
 class VolumeStats(FsStats, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     name: str = ""
-    # The claim it comes from, if any.
+    # The claim of the volume, if any.
     pvc_ref: PVCReference | None = None
-    # None where the driver does not watch over its volumes.
+    # None if the driver does not monitor its volumes.
     volume_health_stats: VolumeHealthStats | None = None
 
 
 class ContainerStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A container of a pod, or a cgroup of the node's."""
+    """Hold the statistics of a pod's container or of a system cgroup."""
 
     name: str = msgspec.field(default_factory=str)
     start_time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
@@ -217,7 +219,7 @@ class PodStats(
     },
     gc=False,
 ):
-    """A pod: its cgroup, which has all its containers and what running them costs, its network and its storage."""
+    """Hold the statistics of a pod: its cgroup (all containers and the overhead), its network and its storage."""
 
     pod_ref: PodReference = msgspec.field(default_factory=PodReference)
     start_time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
@@ -227,7 +229,7 @@ class PodStats(
     io: IOStats | None = None
     network: NetworkStats | None = None
     volume_stats: list[VolumeStats] = []
-    # Layers, logs and volumes of the pod that are on the node's own disk.
+    # The pod's layers, logs and volumes on the node's own disk.
     ephemeral_storage: FsStats | None = None
     process_stats: ProcessStats | None = None
     swap: SwapStats | None = None
@@ -240,7 +242,7 @@ class RlimitStats(
     rename={"max_pid": "maxpid", "num_of_running_processes": "curproc"},
     gc=False,
 ):
-    """How many tasks, threads included, the node can have and has."""
+    """Hold the maximum and the current number of the node's tasks; threads count as tasks."""
 
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
     max_pid: int | None = None
@@ -248,17 +250,17 @@ class RlimitStats(
 
 
 class RuntimeStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """The file systems of images and of containers' writable layers, which may be one and the same."""
+    """Hold the file systems of images and of writable layers, which may be the same one."""
 
     image_fs: FsStats | None = None
     container_fs: FsStats | None = None
 
 
 class NodeStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """The node as a whole."""
+    """Hold the statistics of the node."""
 
     node_name: str = msgspec.field(default_factory=str)
-    # Named by SYSTEM_CONTAINER_*.
+    # The names are SYSTEM_CONTAINER_*.
     system_containers: list[ContainerStats] = []
     start_time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
     cpu: CPUStats | None = None
@@ -278,7 +280,7 @@ class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 
 def encode_json(stats: object) -> bytes:
-    """As codec.encode_json, with times in full seconds."""
+    """Encode like codec.encode_json, but with times in whole seconds."""
     return codec.encode_json(_in_full_seconds(stats))
 
 

@@ -1,4 +1,4 @@
-"""Tests of the types of the summary."""
+"""Test the types of the summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from kubelet.apis.stats import v1alpha1 as stats
 from pkg.apimachinery.runtime import codec
 
-# What the kubelet of Kubernetes 1.36.2 answered on a machine with control groups of version 1.
+# The response of the kubelet of Kubernetes 1.36.2 on a machine with cgroups of version 1.
 RECORDED = Path(__file__).parent / "testdata/summary.json"
 
 

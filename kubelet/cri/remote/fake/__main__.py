@@ -22,7 +22,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with fake.FakeServer(f"unix://{args.socket}", runtime):
-        print(f"fake container runtime on unix://{args.socket}: containers are simulated", flush=True)
+        print(f"fake container runtime on unix://{args.socket}: no container runs", flush=True)
         stop.wait()
 
 

@@ -1,4 +1,4 @@
-"""Environment variables that tell a container where the services of its namespace are.
+"""Provide the environment variables with the addresses of the services in a container's namespace.
 
 Go: pkg/kubelet/envvars
 """

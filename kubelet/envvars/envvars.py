@@ -1,4 +1,4 @@
-"""Builds the variables of services: NAME_SERVICE_HOST and those that Docker's links had.
+"""Build the variables of services: NAME_SERVICE_HOST and those of Docker's links.
 
 Go: pkg/kubelet/envvars/envvars.go
 """
@@ -11,7 +11,7 @@ from pkg.api.core import v1
 
 
 def from_services(services: Iterable[v1.Service]) -> list[v1.EnvVar]:
-    """The variables of all services that have a cluster IP, in their order."""
+    """Return the variables of all services with a cluster IP, in the services' order."""
     return [
         v1.EnvVar(name=name, value=value)
         for service in services
@@ -25,7 +25,7 @@ def _service_variables(service: v1.Service) -> list[tuple[str, str]]:
     ports = service.spec.ports
     variables = [
         (f"{prefix}_SERVICE_HOST", service.spec.cluster_ip),
-        # The first port has the name without a port's.
+        # The variable of the first port has no port name.
         (f"{prefix}_SERVICE_PORT", str(ports[0].port)),
     ]
     variables += [

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/envvars/envvars_test.go"""
+"""Test the environment variables of services.
+
+Go: pkg/kubelet/envvars/envvars_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons of the events that the kubelet records, and the texts of some of them.
+"""Define the reasons of the kubelet's events, and build the messages of some of them.
 
 Go: pkg/kubelet/events
 """

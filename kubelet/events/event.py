@@ -1,9 +1,9 @@
-"""Reasons of the events that the kubelet records.
+"""Define the reasons of the kubelet's events.
 
 Go: pkg/kubelet/events/event.go
 """
 
-# Containers
+# Containers.
 CREATED_CONTAINER = "Created"
 STARTED_CONTAINER = "Started"
 FAILED_TO_CREATE_CONTAINER = "Failed"
@@ -13,12 +13,12 @@ PREEMPT_CONTAINER = "Preempting"
 BACK_OFF_START_CONTAINER = "BackOff"
 EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
 
-# Pods
+# Pods.
 FAILED_TO_KILL_POD = "FailedKillPod"
 FAILED_TO_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
 FAILED_TO_MAKE_POD_DATA_DIRECTORIES = "Failed"
 NETWORK_NOT_READY = "NetworkNotReady"
-# Not in Go, where a pod is admitted or rejected at once.
+# Go lacks this reason: it admits or rejects a pod at once.
 WAITING_FOR_RESOURCES = "WaitingForResources"
 RESIZE_DEFERRED = "ResizeDeferred"
 RESIZE_INFEASIBLE = "ResizeInfeasible"
@@ -27,7 +27,7 @@ RESIZE_STARTED = "ResizeStarted"
 RESIZE_ERROR = "ResizeError"
 FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck"
 
-# Images
+# Images.
 PULLING_IMAGE = "Pulling"
 PULLED_IMAGE = "Pulled"
 FAILED_TO_PULL_IMAGE = "Failed"
@@ -35,7 +35,7 @@ FAILED_TO_INSPECT_IMAGE = "InspectFailed"
 ERR_IMAGE_NEVER_PULL_POLICY = "ErrImageNeverPull"
 BACK_OFF_PULL_IMAGE = "BackOff"
 
-# The kubelet and its node
+# The kubelet and its node.
 NODE_READY = "NodeReady"
 NODE_NOT_READY = "NodeNotReady"
 NODE_SCHEDULABLE = "NodeSchedulable"
@@ -66,25 +66,25 @@ FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch"
 FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
 POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
 CGROUP_V1 = "CgroupV1"
-# These two are not in Go.
+# Go lacks these two reasons.
 FAILED_UNMOUNT_VOLUME = "FailedUnmount"
 ORPHANED_POD_DIRECTORY = "OrphanedPodDirectory"
 
-# The image manager
+# The image manager.
 INVALID_IMAGE_ID = "InvalidImageID"
 INVALID_DISK_CAPACITY = "InvalidDiskCapacity"
 FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed"
 
-# Probes
+# Probes.
 CONTAINER_UNHEALTHY = "Unhealthy"
 CONTAINER_PROBE_WARNING = "ProbeWarning"
 
-# Pod workers
+# Pod workers.
 FAILED_SYNC = "FailedSync"
 
-# Pod sources
+# Pod sources.
 FAILED_VALIDATION = "FailedValidation"
 
-# Lifecycle hooks
+# Lifecycle hooks.
 FAILED_POST_START_HOOK = "FailedPostStartHook"
 FAILED_PRE_STOP_HOOK = "FailedPreStopHook"

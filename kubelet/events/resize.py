@@ -1,4 +1,4 @@
-"""Texts of the events that tell of a pod's resize.
+"""Build the messages of events about a pod's resize.
 
 Go: pkg/kubelet/events/resize.go
 """
@@ -25,22 +25,22 @@ class _PodResourceSummary(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def pod_resize_completed_msg(allocated_pod: v1.Pod, generation: int) -> str:
-    """Everything the pod was given is in force."""
+    """Return the message for a resize whose allocated resources have all been actuated."""
     return _pod_resize_message(allocated_pod, generation, "", "Pod resize completed")
 
 
 def pod_resize_started_msg(allocated_pod: v1.Pod, generation: int) -> str:
-    """The node grants what the pod asks for."""
+    """Return the message for a resize that the node has accepted."""
     return _pod_resize_message(allocated_pod, generation, "", "Pod resize started")
 
 
 def pod_resize_error_msg(allocated_pod: v1.Pod, generation: int, error_msg: str) -> str:
-    """What was granted could not be put in force."""
+    """Return the message for an accepted resize that could not be actuated."""
     return _pod_resize_message(allocated_pod, generation, error_msg, "Pod resize error")
 
 
 def pod_resize_pending_msg(pod: v1.Pod, reason: str, message: str, generation: int) -> str:
-    """The node does not grant what the pod asks for."""
+    """Return the message for a resize that the node has deferred or rejected."""
     return _pod_resize_message(pod, generation, message, f"Pod resize {reason}")
 
 

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/events/resize_test.go"""
+"""Test the messages about resizes.
+
+Go: pkg/kubelet/events/resize_test.go
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def amounts(cpu: int = 0, memory: int = 0) -> dict[str, resource.Quantity]:
 def container(
     name: str, cpu: tuple[int, int] = (0, 0), memory: tuple[int, int] = (0, 0), **fields: str
 ) -> v1.Container:
-    """cpu and memory are (request, limit)."""
+    """Return a container; cpu and memory are (request, limit)."""
     requests, limits = amounts(cpu[0], memory[0]), amounts(cpu[1], memory[1])
     resources = v1.ResourceRequirements(requests=requests, limits=limits)
     return v1.Container(name=name, resources=resources, **fields)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where the kubelet's configuration comes from, and fixed names that go with it.
+"""Load the kubelet's configuration, and define the fixed names of its root directory.
 
 Go: pkg/kubelet/kubeletconfig
 """

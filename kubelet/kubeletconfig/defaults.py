@@ -1,4 +1,4 @@
-"""Names inside the kubelet's root directory.
+"""Define the names inside the kubelet's root directory.
 
 Go: pkg/kubelet/kubeletconfig/defaults.go
 """
@@ -12,10 +12,10 @@ DEFAULT_KUBELET_PLUGINS_REGISTRATION_DIR_NAME = "plugins_registry"
 DEFAULT_KUBELET_CONTAINERS_DIR_NAME = "containers"
 DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME = "pod-resources"
 DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME = "checkpoints"
-# What SELinux lets containers use.
+# The SELinux label of files that containers may use.
 KUBELET_PLUGINS_DIR_SELINUX_LABEL = "system_u:object_r:container_file_t:s0"
-# Not of Go: who asks there may see everything.
+# Go lacks this socket. Its clients may see all data of the kubelet.
 DEBUG_SOCKET_NAME = "debug.sock"
 
-# How many user and group ids a pod with a user namespace of its own has.
+# The number of user and group ids of a pod with its own user namespace.
 DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD = 65536

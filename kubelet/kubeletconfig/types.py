@@ -1,4 +1,4 @@
-"""Options about the container runtime that are flags only.
+"""Define the container runtime options that are available only as flags.
 
 Go: pkg/kubelet/kubeletconfig/types.go
 """
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ContainerRuntimeOptions:
-    """What a node says about its own container runtime."""
+    """Hold the options of the node's container runtime."""
 
-    # Cgroup in which the runtime is expected to run.
+    # The cgroup in which the runtime is expected to run.
     runtime_cgroups: str = ""
-    # File or directory that describes the credential providers, and where their programs are.
+    # The file or directory with the configuration of the credential providers, and the directory of their programs.
     image_credential_provider_config_path: str = ""
     image_credential_provider_bin_dir: str = ""

@@ -1,8 +1,8 @@
-"""Finds plugins by the sockets they put into a directory, and brings each to the part of the kubelet it is for.
+"""Find plugins by their sockets in a directory, and register each with the handler of its type.
 
-A plugin listens on a socket below plugins_registry. The watcher notes the socket as wanted; the reconciler has each
-wanted one registered and each registered one that is wanted no more deregistered: the plugin says over its socket
-what it is, the handler of that type judges and takes it, and the plugin is told what came of it.
+A plugin listens on a socket below plugins_registry. The watcher adds the socket to the desired state. The reconciler
+registers the plugins of the desired state, and deregisters those that are no longer in it. At a registration the plugin
+reports its type over the socket, the handler of the type validates and accepts it, and the plugin gets the result.
 
 Go: pkg/kubelet/pluginmanager
 """

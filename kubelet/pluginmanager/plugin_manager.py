@@ -1,4 +1,4 @@
-"""What the kubelet sees of plugins' registration.
+"""Manage the registration of plugins.
 
 Go: pkg/kubelet/pluginmanager/plugin_manager.go
 """
@@ -15,13 +15,13 @@ from pkg import golang, klog
 if TYPE_CHECKING:
     from pkg.apimachinery import clock as clock_
 
-# Seconds after which a socket whose registration has failed, or waits for another, is looked at again. Go does
-# that for all sockets all the time.
+# The time, in seconds, before the reconciler tries again a socket whose registration has failed or must wait. Go's
+# reconciler checks all sockets at this interval.
 LOOP_SLEEP_DURATION = 1.0
 
 
 class PluginManager:
-    """Registers what plugins put sockets below `sock_dir`."""
+    """Register the plugins that have sockets below `sock_dir`."""
 
     def __init__(self, sock_dir: str, clock: clock_.Clock | None = None) -> None:
         self._actual_state_of_world = cache.ActualStateOfWorld()
@@ -35,7 +35,7 @@ class PluginManager:
         self._desired_state_of_world_populator = pluginwatcher.Watcher(sock_dir, self._desired_state_of_world)
 
     def run(self, ctx: golang.Context) -> None:
-        """Register and deregister plugins as their sockets come and go, until ctx ends."""
+        """Register and deregister plugins as their sockets appear and disappear, until ctx ends."""
         if not self._start_watcher(ctx):
             return
         klog.v(2).info_s("The desired_state_of_world populator (plugin watcher) starts")
@@ -48,18 +48,19 @@ class PluginManager:
         klog.info_s("Shutting down Kubelet Plugin Manager")
 
     def _start_watcher(self, ctx: golang.Context) -> bool:
-        """Whether the sockets are watched, which is tried until ctx ends.
+        """Start to watch the sockets; try until that succeeds or ctx ends, and report whether it succeeded.
 
-        DIVERGES (safer): if plugins' sockets cannot be watched at the start, that is tried again every ten seconds.
+        DIVERGES (safer): if the kubelet cannot watch the plugins' sockets at the start, it tries again every ten
+        seconds.
         Go: pkg/kubelet/pluginmanager/plugin_manager.go, (*pluginManager).Run: tries once.
-        Why: if a pod of root has all of root's inotify instances for a while, no plugin would ever register.
+        Why: if a root pod temporarily uses all of root's inotify instances, no plugin would ever register.
         Test: plugin_manager_test.py:test_sockets_are_watched_once_that_is_possible
         """
         while ctx.err() is None:
             try:
                 self._desired_state_of_world_populator.start(ctx)
             except Exception as err:
-                # Whatever it is, a directory or a lack of inotify watches: no plugin can register until it works.
+                # Any error counts, of the directory or of inotify: no plugin can register until the watch works.
                 klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
                 ctx.wait(plugin_watcher.WATCH_RETRY_PERIOD)
             else:
@@ -67,5 +68,5 @@ class PluginManager:
         return False
 
     def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
-        """Have plugins of the type brought to the handler. Safe from any thread."""
+        """Register plugins of the type with the handler. Thread-safe."""
         self._reconciler.add_handler(plugin_type, plugin_handler)

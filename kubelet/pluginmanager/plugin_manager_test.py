@@ -1,4 +1,4 @@
-"""Tests of the whole plugin manager: real sockets, real inotify, real gRPC."""
+"""Test the whole plugin manager with real sockets, inotify and gRPC."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pkg.component_base.metrics import legacyregistry
 from pkg.golang.testing import frames_kept_after, out_of_threads, out_of_threads_here
 
 VERSIONS = "v1beta1 v1beta2"
-# More seconds than any pause after a failure has.
+# A time, in seconds, that is longer than any backoff.
 _LONG = 600.0
 
 
 class World:
-    """A running plugin manager with a handler of device plugins, and plugins that come and go."""
+    """Run a plugin manager with a handler of device plugins, and plugins that start and stop."""
 
     def __init__(self, sock_dir: Path) -> None:
         self.sock_dir = sock_dir
         self.handler = FakePluginHandler()
-        # What has failed is not tried again until a test says so.
+        # A failed operation is not repeated until the test advances the clock.
         self.clock = testingclock.FakeClock()
         self.manager = PluginManager(str(sock_dir), self.clock)
         self.manager.add_handler(registration.DEVICE_PLUGIN, self.handler)
@@ -53,7 +53,7 @@ class World:
         return plugin
 
     def expect_retry(self, plugin: ExamplePlugin) -> None:
-        """Let the pause after a failure end, once that is noted, and wait until the plugin is registered."""
+        """Advance the clock past the backoff until the plugin is registered."""
 
         def is_told() -> bool:
             self.clock.step(_LONG)
@@ -90,7 +90,10 @@ def test_plugin_manager(world: World, depth: int) -> None:
 
 
 def test_plugin_is_registered_without_threads_of_the_library(world: World) -> None:
-    """A call for which gRPC has none keeps its connection from being closed: the registration would never end."""
+    """A plugin is registered even if gRPC gets no thread.
+
+    Such a call would keep its connection from being closed, and the registration would never end.
+    """
     world.sock_dir.mkdir()
     plugin = world.plugin("example")
     handlers: dict[str, cache.PluginHandler] = {registration.DEVICE_PLUGIN: world.handler}
@@ -111,7 +114,7 @@ def test_plugin_that_was_there_before_the_start_serves_elsewhere(world: World) -
 
 
 def first_and_second(world: World) -> tuple[Path, ExamplePlugin]:
-    """The path at which a plugin "first" is registered, and a plugin "second" whose socket has a hidden name as yet."""
+    """Register a plugin "first", and return its path and a plugin "second" whose socket still has a hidden name."""
     world.sock_dir.mkdir()
     world.start()
     first = world.plugin("first")
@@ -129,7 +132,7 @@ def test_new_socket_at_the_same_path_is_another_plugin(world: World) -> None:
 
 
 def test_plugin_is_deregistered_before_another_takes_its_place(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order holds when no thread can be started for the deregistration at first: nobody would do it later."""
+    """A plugin is deregistered before another one is registered at its path, even if no thread is free at first."""
     path, second = first_and_second(world)
     start = golang.Thread.start
     names: list[str] = []
@@ -223,7 +226,7 @@ def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:
     refused(world, old)
     old.stop()
     world.handler.validate_err = None
-    # Time stands still.
+    # The clock stands still, so the backoff has not ended.
     assert world.plugin("example").expect_status().plugin_registered
 
 
@@ -281,7 +284,7 @@ def test_plugin_registers_once_there_is_a_thread_for_it(world: World) -> None:
 
 
 def test_sockets_are_watched_once_that_is_possible(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod of root may have all of root's inotify instances for a while."""
+    """The watch starts when inotify instances are free again, after a root pod had used them all."""
     instances, failed = inotify_c.inotify_init, golang.Channel[None](10)
 
     def none_left() -> int:

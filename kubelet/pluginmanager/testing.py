@@ -1,4 +1,4 @@
-"""A plugin that registers, and a handler that notes what it is asked.
+"""Provide a plugin that registers, and a handler that records its calls.
 
 Go: pkg/kubelet/pluginmanager/pluginwatcher/example_plugin.go, example_handler.go
 """
@@ -24,7 +24,7 @@ SUPPORTED_VERSIONS = ("v1beta1", "v1beta2")
 
 
 class ExamplePlugin(api_pb2_grpc.RegistrationServicer):
-    """A plugin's registration, over a real socket; what it is told is in `statuses`."""
+    """Register a plugin over a real socket; `statuses` holds the results that it gets."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ExamplePlugin(api_pb2_grpc.RegistrationServicer):
         endpoint: str = "",
         fail: Sequence[str] = (),
     ) -> None:
-        """`fail` names calls that are answered with an error."""
+        """Create a plugin; the calls that `fail` names return an error."""
         self.socket_path = socket_path
         self.info = registerapi.PluginInfo(
             type=plugin_type, name=plugin_name, endpoint=endpoint, supported_versions=SUPPORTED_VERSIONS
@@ -57,28 +57,28 @@ class ExamplePlugin(api_pb2_grpc.RegistrationServicer):
         return registerapi.RegistrationStatusResponse()
 
     def serve(self) -> None:
-        """Make the socket and answer on it."""
+        """Create the socket and serve on it."""
         self._server = grpc.server(futures.ThreadPoolExecutor(2, thread_name_prefix="example-plugin"))
         api_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.socket_path}")
         self._server.start()
 
     def stop(self) -> None:
-        """Stop answering and remove the socket."""
+        """Stop serving and remove the socket."""
         if self._server is not None:
             self._server.stop(None).wait(DEADLINE)
             self._server = None
             self.socket_path.unlink(missing_ok=True)
 
     def expect_status(self) -> registerapi.RegistrationStatus:
-        """The next status that the kubelet sends."""
+        """Return the next status that the kubelet sends."""
         status, ok = self.statuses.recv(DEADLINE)
         assert ok and status is not None, "no registration status"
         return status
 
 
 class FakePluginHandler:
-    """Takes every plugin, unless told what to raise. `events` has each call as a line."""
+    """Accept every plugin, unless an error is set. `events` has a line for each call."""
 
     def __init__(self) -> None:
         self.validate_err: Exception | None = None
@@ -102,7 +102,7 @@ class FakePluginHandler:
         self._note(f"deregister {plugin_name} {endpoint}")
 
     def expect(self, *events: str) -> None:
-        """Wait until just these calls have been made since the last expect."""
+        """Wait until exactly these calls have been made since the last `expect`."""
         with self._changed:
             self._changed.wait_for(lambda: len(self.events) >= len(events), DEADLINE)
             assert self.events == list(events)

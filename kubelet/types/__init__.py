@@ -1,4 +1,4 @@
-"""Types and helpers that all parts of the kubelet share: pod updates and sources, labels, timestamps.
+"""Define types and helpers that the whole kubelet shares: pod updates and sources, labels, timestamps.
 
 Go: pkg/kubelet/types
 """

@@ -1,4 +1,4 @@
-"""Names of the kubelet's settings that several packages compare with.
+"""Define the values of settings that several packages use.
 
 Go: pkg/kubelet/types/constants.go
 """
@@ -7,7 +7,7 @@ import enum
 
 RESOLV_CONF_DEFAULT = "/etc/resolv.conf"
 
-# Values of enforceNodeAllocatable.
+# The values of enforceNodeAllocatable.
 NODE_ALLOCATABLE_ENFORCEMENT_KEY = "pods"
 SYSTEM_RESERVED_ENFORCEMENT_KEY = "system-reserved"
 SYSTEM_RESERVED_COMPRESSIBLE_ENFORCEMENT_KEY = "system-reserved-compressible"
@@ -17,7 +17,7 @@ NODE_ALLOCATABLE_NONE_KEY = "none"
 
 
 class SwapBehavior(enum.StrEnum):
-    """How much swap containers may use."""
+    """Define how containers may use swap."""
 
     LIMITED_SWAP = "LimitedSwap"
     NO_SWAP = "NoSwap"
@@ -26,5 +26,5 @@ class SwapBehavior(enum.StrEnum):
 LIMITED_SWAP = SwapBehavior.LIMITED_SWAP
 NO_SWAP = SwapBehavior.NO_SWAP
 
-# How the status message of a pod that the kubelet has refused begins. Go has it in kubelet.go, rejectPod.
+# The beginning of the status message of a rejected pod. Go has this text in kubelet.go, rejectPod.
 REJECTED_POD_MESSAGE = "Pod was rejected: "

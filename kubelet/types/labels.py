@@ -1,4 +1,4 @@
-"""The labels by which the kubelet finds its own sandboxes and containers in the runtime.
+"""Define the labels that identify the kubelet's sandboxes and containers in the runtime.
 
 Go: k8s.io/kubelet/pkg/types/labels.go
 """

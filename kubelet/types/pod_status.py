@@ -1,4 +1,4 @@
-"""Which pod conditions the kubelet owns.
+"""Define which pod conditions the kubelet owns.
 
 Go: pkg/kubelet/types/pod_status.go
 """
@@ -21,7 +21,7 @@ _GATED = {
 
 
 def pod_condition_by_kubelet(condition_type: str) -> bool:
-    """Whether the kubelet alone writes this condition."""
+    """Report whether only the kubelet sets this condition."""
     if condition_type in POD_CONDITIONS_BY_KUBELET:
         return True
     gate = _GATED.get(condition_type)
@@ -29,5 +29,5 @@ def pod_condition_by_kubelet(condition_type: str) -> bool:
 
 
 def pod_condition_shared_by_kubelet(condition_type: str) -> bool:
-    """Whether the kubelet writes this condition, and others do too."""
+    """Report whether both the kubelet and others set this condition."""
     return condition_type == v1.DISRUPTION_TARGET

@@ -1,4 +1,4 @@
-"""What pod sources tell the kubelet, and what a pod's annotations say about its source.
+"""Define the updates from pod sources, and find the source of a pod in its annotations.
 
 Go: pkg/kubelet/types/pod_update.go
 """
@@ -23,7 +23,7 @@ SYSTEM_NODE_CRITICAL = "system-node-critical"
 
 
 class PodOperation(enum.IntEnum):
-    """What happened to the pods of an update. SET only travels inside PodConfig."""
+    """Define the operations of updates. Only PodConfig uses SET."""
 
     SET = 0
     ADD = 1
@@ -33,12 +33,12 @@ class PodOperation(enum.IntEnum):
     RECONCILE = 5
 
 
-SET = PodOperation.SET  # all pods of the source
-ADD = PodOperation.ADD  # new to this source
-DELETE = PodOperation.DELETE  # to be deleted gracefully
-REMOVE = PodOperation.REMOVE  # gone from the source
+SET = PodOperation.SET  # the update has all pods of the source
+ADD = PodOperation.ADD  # the pods are new to this source
+DELETE = PodOperation.DELETE  # the pods are to be deleted gracefully
+REMOVE = PodOperation.REMOVE  # the pods are gone from the source
 UPDATE = PodOperation.UPDATE
-RECONCILE = PodOperation.RECONCILE  # the source shows another status than the kubelet's
+RECONCILE = PodOperation.RECONCILE  # the source has another status than the kubelet
 
 FILE_SOURCE = "file"
 HTTP_SOURCE = "http"
@@ -50,17 +50,17 @@ NAMESPACE_DEFAULT = v1.NAMESPACE_DEFAULT
 
 @dataclass(slots=True)
 class PodUpdate:
-    """An operation on a set of pods of one source. With SET, the pods are all that the source has."""
+    """Describe an operation on a set of pods of a source. With SET, these are all pods of the source."""
 
     pods: list[v1.Pod] = field(default_factory=list)
     op: PodOperation = SET
     source: str = ""
-    # Whether all pods of the source have been told by now: then it is known which pods nobody wants.
+    # The kubelet has received all pods of the source, so it can identify the pods that the source no longer has.
     complete: bool = field(default=True, compare=False)
 
 
 def get_validated_sources(sources: Iterable[str]) -> list[str]:
-    """The sources named, "*" meaning all; raises ValueError for an unknown one."""
+    """Return the named sources, where "*" stands for all. Raise ValueError for an unknown source."""
     validated: list[str] = []
     for source in sources:
         match source:
@@ -76,7 +76,7 @@ def get_validated_sources(sources: Iterable[str]) -> list[str]:
 
 
 def get_pod_source(pod: v1.Pod) -> str:
-    """The source named by the pod's annotation; raises ValueError if there is none."""
+    """Return the source from the pod's annotation. Raise ValueError if there is none."""
     source = pod.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION_KEY)
     if source is None:
         raise ValueError(f'cannot get source of pod "{pod.metadata.uid}"')
@@ -84,7 +84,7 @@ def get_pod_source(pod: v1.Pod) -> str:
 
 
 class SyncPodType(enum.IntEnum):
-    """Why a pod is synced."""
+    """Define the reasons for a sync of a pod."""
 
     SYNC = 0
     UPDATE = 1
@@ -102,25 +102,25 @@ SYNC_POD_KILL = SyncPodType.KILL
 
 
 def is_mirror_pod(pod: v1.Pod) -> bool:
-    """Whether the pod stands in the API server for a static pod."""
+    """Report whether the pod is a mirror pod: the API server's copy of a static pod."""
     return CONFIG_MIRROR_ANNOTATION_KEY in pod.metadata.annotations
 
 
 def is_static_pod(pod: v1.Pod) -> bool:
-    """Whether the pod comes from a file or URL."""
+    """Report whether the pod comes from a file or a URL."""
     source = pod.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION_KEY)
     return source is not None and source != APISERVER_SOURCE
 
 
 def is_critical_pod(pod: v1.Pod) -> bool:
-    """Whether the pod must be admitted before others: static, mirror, or of a system priority."""
+    """Report whether the pod is critical: it is static, is a mirror pod, or has a system priority."""
     if is_static_pod(pod) or is_mirror_pod(pod):
         return True
     return pod.spec.priority is not None and is_critical_pod_based_on_priority(pod.spec.priority)
 
 
 def preemptable(preemptor: v1.Pod, preemptee: v1.Pod) -> bool:
-    """Whether preemptee may be evicted to make room for preemptor."""
+    """Report whether preemptee may be evicted to make room for preemptor."""
     if is_critical_pod(preemptor) and not is_critical_pod(preemptee):
         return True
     if preemptor.spec.priority is None or preemptee.spec.priority is None:
@@ -137,5 +137,5 @@ def is_node_critical_pod(pod: v1.Pod) -> bool:
 
 
 def has_restartable_init_container(pod: v1.Pod) -> bool:
-    """Whether the pod has a sidecar."""
+    """Report whether the pod has a sidecar."""
     return any(podutil.is_restartable_init_container(c) for c in pod.spec.init_containers)

@@ -1,4 +1,4 @@
-"""Small types that the whole kubelet shares.
+"""Define small types that the whole kubelet shares.
 
 Go: pkg/kubelet/types/types.go
 """
@@ -14,20 +14,20 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 
-# A pod's uid after translation from a mirror pod's, if it was one.
+# The UID of a pod; the UID of a mirror pod has been translated to that of its static pod.
 ResolvedPodUID = NewType("ResolvedPodUID", str)
-# The uid that the API server gave a mirror pod.
+# The UID that the API server assigned to a mirror pod.
 MirrorPodUID = NewType("MirrorPodUID", str)
 
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class Timestamp:
-    """A moment that is written into annotations with nine digits of a second.
+    """Represent a time that annotations contain with nine fractional digits.
 
-    DIVERGES (platform): times that the kubelet writes into annotations of pods end with a microsecond, and three zeros.
+    DIVERGES (platform): in the times that the kubelet writes into annotations of pods, the last three digits are zeros.
     Go: pkg/kubelet/types/types.go, (*Timestamp).GetString: writes nanoseconds.
-    Why: Python's datetime holds microseconds.
+    Why: Python's datetime has a resolution of microseconds.
     Test: types_test.py:test_timestamp
     """
 
@@ -55,7 +55,7 @@ class Timestamp:
 
 
 def convert_to_timestamp(time_string: str) -> Timestamp:
-    """Parse what Timestamp.get_string wrote; anything else gives the zero time, year 1, as in Go."""
+    """Parse the output of Timestamp.get_string; other text gives the zero time in year 1, as in Go."""
     try:
         return Timestamp(golang.parse_rfc3339(time_string))
     except ValueError:
@@ -63,12 +63,12 @@ def convert_to_timestamp(time_string: str) -> Timestamp:
 
 
 def sorted_container_statuses(statuses: list[v1.ContainerStatus]) -> list[v1.ContainerStatus]:
-    """The statuses by container name, so that their order does not flip from one report to the next."""
+    """Sort the statuses by container name, so that their order is the same in each report."""
     return sorted(statuses, key=lambda s: s.name)
 
 
 def sort_init_container_statuses(pod: v1.Pod, statuses: list[v1.ContainerStatus]) -> None:
-    """Put statuses in the order of the spec's init containers, in place; unknown ones end up last."""
+    """Sort the statuses in place by the order of the spec's init containers; unknown ones come last."""
     current = 0
     for container in pod.spec.init_containers:
         for j in range(current, len(statuses)):
@@ -81,13 +81,13 @@ def sort_init_container_statuses(pod: v1.Pod, statuses: list[v1.ContainerStatus]
 def sort_statuses_of_init_containers(
     pod: v1.Pod, status_map: Mapping[str, v1.ContainerStatus]
 ) -> list[v1.ContainerStatus]:
-    """The statuses of the pod's init containers, in the order of the spec."""
+    """Return the statuses of the pod's init containers in the order of the spec."""
     return [status_map[c.name] for c in pod.spec.init_containers if c.name in status_map]
 
 
 @dataclass(slots=True)
 class Reservation:
-    """Resources that pods may not have."""
+    """Hold the resources that are reserved from pods."""
 
     system: dict[str, Quantity] = field(default_factory=dict)
     kubernetes: dict[str, Quantity] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/types/pod_update_test.go, pod_status_test.go, types_test.go"""
+"""Test the shared types.
+
+Go: pkg/kubelet/types/pod_update_test.go, pod_status_test.go, types_test.go
+"""
 
 from __future__ import annotations
 

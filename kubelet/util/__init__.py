@@ -1,4 +1,4 @@
-"""Helpers of the kubelet, and under it the packages of helpers: format, queue, store, cache and others.
+"""Provide helpers of the kubelet. Subpackages contain more helpers: format, queue, store, cache and others.
 
 Go: pkg/kubelet/util
 """

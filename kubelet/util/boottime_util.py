@@ -1,4 +1,4 @@
-"""Since when the machine is up.
+"""Find the time of the machine's boot.
 
 Go: pkg/kubelet/util/boottime_util_linux.go
 """
@@ -15,11 +15,11 @@ _PROC_STAT = "/proc/stat"
 
 
 def get_boot_time() -> datetime.datetime:
-    """Since when the machine is up, to the second; raises OSError if nothing tells it."""
+    """Return the time of the machine's boot, to the second. Raise OSError if it is unknown."""
     try:
         return _get_boot_time_with_proc_stat()
     except (OSError, ValueError, OverflowError) as err:
-        # The kernel writes a time before 1970, of a machine whose clock was not set yet, as a number of 64 bits.
+        # If the clock was not set yet at the boot, the kernel writes a time before 1970 as an unsigned 64-bit number.
         klog.info_s("Failed to get boot time from /proc/uptime. Will retry with unix.Sysinfo.", error=err)
         return _get_boot_time_with_sysinfo()
 
@@ -34,6 +34,6 @@ def _get_boot_time_with_proc_stat() -> datetime.datetime:
 
 def _get_boot_time_with_sysinfo() -> datetime.datetime:
     uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
-    # time of day: the summary shows it.
+    # The summary shows this value, so it must be wall-clock time.
     started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=uptime)
     return started.replace(microsecond=0)

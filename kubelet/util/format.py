@@ -1,4 +1,4 @@
-"""How pods are written in messages.
+"""Format pods for messages.
 
 Go: pkg/kubelet/util/format/pod.go
 """
@@ -8,12 +8,12 @@ from pkg.apimachinery import types
 
 
 def pod(pod: v1.Pod | None) -> str:
-    """name_namespace(uid)"""
+    """Return name_namespace(uid)."""
     if pod is None:
         return "<nil>"
     return pod_desc(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
 
 def pod_desc(pod_name: str, pod_namespace: str, pod_uid: types.UID) -> str:
-    """name_namespace(uid); a pod's name cannot contain an underscore."""
+    """Return name_namespace(uid); a pod's name cannot contain an underscore."""
     return f"{pod_name}_{pod_namespace}({pod_uid})"

@@ -1,4 +1,4 @@
-"""Writers with a limit.
+"""Limit the output of writers.
 
 Go: pkg/kubelet/util/ioutils/ioutils.go
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class ShortWriteError(OSError):
-    """Not all bytes were written because the limit was reached (Go: io.ErrShortWrite)."""
+    """Signal that only a part of the bytes was written because of the limit (Go: io.ErrShortWrite)."""
 
     def __init__(self) -> None:
         super().__init__("short write")
@@ -20,14 +20,14 @@ class Writer(Protocol):
 
 
 class LimitedWriter:
-    """Writes to `w` until `n` bytes have gone through; `n` counts down."""
+    """Write at most `n` bytes to `w`; `n` is the remaining number."""
 
     def __init__(self, w: Writer, n: int) -> None:
         self.w = w
         self.n = n
 
     def write(self, data: bytes) -> int:
-        """Write what fits and return its length; raises ShortWriteError if that is not all of it."""
+        """Write what the limit allows, and return its length. Raise ShortWriteError if that is not everything."""
         if self.n <= 0:
             raise ShortWriteError
         written = self.w.write(data[: self.n])
@@ -39,5 +39,5 @@ class LimitedWriter:
 
 
 def limit_writer(w: Writer, n: int) -> LimitedWriter:
-    """A writer that passes at most n bytes on to w."""
+    """Return a writer that writes at most n bytes to w."""
     return LimitedWriter(w, n)

@@ -1,4 +1,4 @@
-"""How long the node took to become ready, step by step.
+"""Measure the steps of the node's startup.
 
 Go: pkg/kubelet/util/node_startup_latency_tracker.go
 """
@@ -15,28 +15,28 @@ from pkg.apimachinery import clock as clockpkg
 
 
 class NodeStartupLatencyTracker(Protocol):
-    """Is told the moments of the node's start; only the first of each counts."""
+    """Define how to record the times of the node's startup; only the first of each kind counts."""
 
     def record_attempt_register_node(self) -> None: ...
 
     def record_registered_new_node(self) -> None:
-        """The node was registered, and was not known before."""
+        """Record that the node was registered for the first time."""
         ...
 
     def record_node_ready(self) -> None: ...
 
 
 class BasicNodeStartupLatencyTracker:
-    """Puts the durations into the metrics."""
+    """Export the durations as metrics."""
 
     def __init__(self, clock: clockpkg.Clock | None = None) -> None:
         self._clock = clock or clockpkg.RealClock()
         try:
             self._boot_time: datetime.datetime | None = get_boot_time()
         except OSError:
-            self._boot_time = None  # what counts from there is left out
+            self._boot_time = None  # the durations since the boot are left out
         self._kubelet_start_time = self._clock.steady()
-        # Guards the rest.
+        # Guards the fields below.
         self._lock = threading.Lock()
         self._first_registration_attempt_time: datetime.datetime | None = None
         self._first_registered_new_node_time: datetime.datetime | None = None

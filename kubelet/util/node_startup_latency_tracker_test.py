@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/util/node_startup_latency_tracker_test.go"""
+"""Test the measurement of the node's startup.
+
+Go: pkg/kubelet/util/node_startup_latency_tracker_test.go
+"""
 
 from __future__ import annotations
 

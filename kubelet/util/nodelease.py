@@ -1,4 +1,4 @@
-"""Whose the lease of a node is.
+"""Set the owner of the node's lease.
 
 Go: pkg/kubelet/util/nodelease.go
 """
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def set_node_owner_func(ctx: golang.Context, client: kubernetes.Interface, node_name: str) -> leasepkg.ProcessLeaseFunc:
-    """Makes the node the lease's owner, for which its uid must be known: raises while the node cannot be read."""
+    """Return a function that makes the node the owner of its lease.
+
+    The function needs the node's UID, and raises an error if the node cannot be read.
+    """
 
     def set_owner(lease: coordinationv1.Lease) -> None:
         if lease.metadata.owner_references:

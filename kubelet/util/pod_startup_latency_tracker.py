@@ -1,4 +1,4 @@
-"""How long pods take to start, without the time to pull images and run init containers.
+"""Measure the startup of pods, without the time for image pulls and init containers.
 
 Go: pkg/kubelet/util/pod_startup_latency_tracker.go
 """
@@ -20,10 +20,10 @@ from pkg.apimachinery import types
 
 
 class PodStartupLatencyTracker(Protocol):
-    """Is told the moments of a pod's start. Safe from any thread; moments of pods not tracked are ignored."""
+    """Define how to record the times of a pod's startup. Thread-safe; other pods are ignored."""
 
     def observed_pod_on_watch(self, pod: v1.Pod, when: datetime.datetime) -> None:
-        """The API server showed the pod at `when`. This begins the tracking and, once all runs, ends it."""
+        """Record that the API server reported the pod at `when`, which starts or ends the measurement."""
         ...
 
     def record_image_started_pulling(self, pod_uid: types.UID) -> None: ...
@@ -35,7 +35,7 @@ class PodStartupLatencyTracker(Protocol):
     def record_init_container_finished(self, pod_uid: types.UID, finished_at: datetime.datetime) -> None: ...
 
     def record_status_updated(self, pod: v1.Pod) -> None:
-        """The status that the kubelet is about to report."""
+        """Record the status that the kubelet is about to report."""
         ...
 
     def delete_pod_startup_state(self, pod_uid: types.UID) -> None: ...
@@ -49,9 +49,9 @@ class _ImagePullSession(NamedTuple):
 @dataclass(slots=True)
 class _PerPodState:
     image_pull_sessions: list[_ImagePullSession] = field(default_factory=list)
-    # When the pulls under way began; several may run at once.
+    # The start times of active pulls; several may run at once.
     image_pull_sessions_starts: list[datetime.datetime] = field(default_factory=list)
-    # Seconds.
+    # seconds
     total_init_container_runtime: float = 0.0
     current_init_container_start: datetime.datetime | None = None
     observed_running_time: datetime.datetime | None = None
@@ -59,14 +59,14 @@ class _PerPodState:
 
 
 class BasicPodStartupLatencyTracker:
-    """Keeps the moments in memory and puts the durations into the metrics."""
+    """Keep the times in memory, and export the durations as metrics."""
 
     def __init__(self, clock: clockpkg.Clock | None = None) -> None:
         self._clock = clock or clockpkg.RealClock()
-        # Guards the rest.
+        # Guards the fields below.
         self._lock = threading.Lock()
         self._pods: dict[types.UID, _PerPodState] = {}
-        # Pods that could not be scheduled at once; they never count, even if they can be later.
+        # Pods that could not be scheduled at first; they do not count, even if they are scheduled later.
         self._excluded_pods: set[types.UID] = set()
         self._first_network_pod_seen = False
 
@@ -80,7 +80,7 @@ class BasicPodStartupLatencyTracker:
             if state is None:
                 self._begin_locked(pod)
             elif state.metric_recorded:
-                # A pod that runs is shown again and again.
+                # The watch reports a running pod repeatedly.
                 return
             elif _is_pod_unschedulable(pod):
                 del self._pods[uid]
@@ -89,7 +89,7 @@ class BasicPodStartupLatencyTracker:
                 self._record_locked(pod, state, when)
 
     def _begin_locked(self, pod: v1.Pod) -> None:
-        """Track a pod that is new; not one that has a start time, for it was there before this kubelet."""
+        """Start to measure a new pod; a pod with a start time existed before this kubelet."""
         uid = pod.metadata.uid
         if uid in self._excluded_pods or pod.status.start_time is not None:
             return
@@ -136,7 +136,7 @@ class BasicPodStartupLatencyTracker:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is not None and state.image_pull_sessions_starts:
-                # Which pull it was is not known, so it is taken to be the oldest.
+                # The caller does not say which pull has ended, so the oldest is assumed.
                 start = state.image_pull_sessions_starts.pop(0)
                 state.image_pull_sessions.append(_ImagePullSession(start, self._clock.steady()))
 
@@ -175,7 +175,7 @@ class BasicPodStartupLatencyTracker:
 
 
 def calculate_image_pulling_time(sessions: Sequence[_ImagePullSession]) -> float:
-    """The seconds during which at least one pull went on. The sessions come in the order of their start."""
+    """Return the seconds during which at least one pull was active. The sessions must be ordered by their start."""
     total = 0.0
     covered_until: datetime.datetime | None = None
     for start, end in sessions:
@@ -187,7 +187,7 @@ def calculate_image_pulling_time(sessions: Sequence[_ImagePullSession]) -> float
 
 
 def _has_pod_started_slo(pod: v1.Pod) -> bool:
-    """Whether each container runs, as the definition of this service level has it."""
+    """Report whether each container runs, as the definition of this service level requires."""
     return all(
         status.state.running is not None and status.state.running.started_at is not None
         for status in pod.status.container_statuses
@@ -195,7 +195,7 @@ def _has_pod_started_slo(pod: v1.Pod) -> bool:
 
 
 def _is_stateful_pod(pod: v1.Pod) -> bool:
-    """Whether the pod has a volume that takes time which the kubelet does not answer for."""
+    """Report whether the pod has a volume whose set-up time does not depend on the kubelet."""
     return any(
         volume.secret is None
         and volume.config_map is None

@@ -1,4 +1,4 @@
-"""Tests of start-up latency."""
+"""Test the measurement of pods' startup."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Orders in which pods and images are handled.
+"""Sort pods and images.
 
 Go: pkg/kubelet/util/sliceutils/sliceutils.go
 """
@@ -18,10 +18,10 @@ _EPOCH = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def pods_by_creation_time(pods: Iterable[v1.Pod]) -> list[v1.Pod]:
-    """The pods, oldest first; those without a creation time, as static ones, come before all others."""
+    """Sort the pods by age, oldest first; those without a creation time, such as static pods, come first."""
     return sorted(pods, key=lambda pod: pod.metadata.creation_timestamp or _EPOCH)
 
 
 def by_image_size(images: Iterable[kubecontainer.Image]) -> list[kubecontainer.Image]:
-    """The images, largest first, and among equals by id, last first."""
+    """Sort the images by size, largest first; equal ones by id in reverse order."""
     return sorted(images, key=lambda image: (image.size, image.id), reverse=True)

@@ -1,4 +1,4 @@
-"""Small things that fit nowhere else.
+"""Provide small helpers.
 
 Go: pkg/kubelet/util/util.go, util_unix.go, util_linux.go
 """
@@ -27,9 +27,10 @@ CGROUP_ROOT = "/sys/fs/cgroup"
 
 @contextmanager
 def create_listener(endpoint: str, listen: Callable[[str], object]) -> Iterator[None]:
-    """Keep a socket, which its owner alone may use, while the block runs. A left-over one is replaced.
+    """Provide a socket for its owner alone while the block runs. A socket left behind by an earlier process is
+    replaced.
 
-    `listen` gets the URL of the socket to make, which appears under its name when it is ready. Raises OSError.
+    `listen` gets the URL of the socket to create, which is renamed to its final name when it is ready. Raise OSError.
     """
     path = Path(endpoint.removeprefix("unix://"))
     filesystem.mkdir_all(path.parent, 0o750)
@@ -42,23 +43,23 @@ def create_listener(endpoint: str, listen: Callable[[str], object]) -> Iterator[
         os.rename(unready, path)
         yield
     finally:
-        # Another kubelet may have put its own there.
+        # Another kubelet may have replaced the socket by its own.
         if path.exists() and path.stat().st_ino == inode:
             path.unlink()
 
 
 def from_apiserver_cache(options: metav1.GetOptions) -> metav1.GetOptions:
-    """The options, asking for what the API server has in memory, which spares its storage."""
+    """Return the options with a request for the API server's cached version, which spares its storage."""
     return msgspec.structs.replace(options, resource_version="0")
 
 
 def is_unix_domain_socket(path: str) -> bool:
-    """Whether path is a socket; raises OSError if it cannot be looked at."""
+    """Report whether the path is a socket. Raise OSError if it cannot be read."""
     return stat.S_ISSOCK(Path(path).stat().st_mode)
 
 
 def get_nodename_for_kernel(hostname: str, host_domain_name: str, set_hostname_as_fqdn: bool | None) -> str:
-    """What uname shows inside the pod; raises ValueError if the full name is too long for the kernel."""
+    """Return the host name that uname reports in the pod. Raise ValueError if it is too long for the kernel."""
     if not host_domain_name or not set_hostname_as_fqdn:
         return hostname
     fqdn = f"{hostname}.{host_domain_name}"
@@ -73,7 +74,7 @@ def get_nodename_for_kernel(hostname: str, host_domain_name: str, set_hostname_a
 def get_container_by_index(
     containers: Sequence[v1.Container], statuses: Sequence[v1.ContainerStatus], idx: int
 ) -> v1.Container | None:
-    """The container at idx, or None unless the status at idx is that container's."""
+    """Return the container at idx, or None if the status at idx belongs to another container."""
     if not 0 <= idx < min(len(containers), len(statuses)):
         return None
     return containers[idx] if containers[idx].name == statuses[idx].name else None
@@ -81,14 +82,14 @@ def get_container_by_index(
 
 @dataclass(slots=True)
 class ResourceOpts:
-    """The resources that a pod as a whole and one of its containers ask for."""
+    """Hold the resources of a pod and of one of its containers."""
 
     pod_resources: v1.ResourceRequirements | None = None
     container_resources: v1.ResourceRequirements | None = None
 
 
 def get_limits(res: ResourceOpts | None) -> dict[str, Quantity]:
-    """The container's limits; for cpu and memory, where it has none, the pod's."""
+    """Return the container's limits; for CPU and memory the pod's limits are the default."""
     if res is None:
         return {}
     limits = dict(res.container_resources.limits) if res.container_resources is not None else {}
@@ -101,10 +102,10 @@ def get_limits(res: ResourceOpts | None) -> dict[str, Quantity]:
 
 
 def local_endpoint(path: str, file: str) -> str:
-    """The address of the unix socket `file`.sock in the folder `path`."""
+    """Return the URL of the unix socket `file`.sock in the directory `path`."""
     return f"unix://{path.rstrip('/')}/{file}.sock"
 
 
 def is_cgroup2_unified_mode(root: str = CGROUP_ROOT) -> bool:
-    """Whether the node has cgroups of version 2 alone (and not the hybrid, where version 1 does the work)."""
+    """Report whether the node has only cgroups of version 2, rather than the hybrid mode, which uses version 1."""
     return Path(root, "cgroup.controllers").exists()

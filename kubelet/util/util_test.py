@@ -1,7 +1,8 @@
-"""Go: pkg/kubelet/util/util_test.go, pkg/kubelet/util/queue/work_queue_test.go,
-pkg/kubelet/util/store/filestore_test.go, pkg/kubelet/util/cache/object_cache_test.go,
-pkg/kubelet/util/sliceutils/sliceutils_test.go, pkg/kubelet/util/ioutils/ioutils_test.go,
-pkg/kubelet/util/format/pod_test.go
+"""Test the helpers.
+
+Go: pkg/kubelet/util/util_test.go, pkg/kubelet/util/queue/work_queue_test.go, pkg/kubelet/util/store/filestore_test.go,
+pkg/kubelet/util/cache/object_cache_test.go, pkg/kubelet/util/sliceutils/sliceutils_test.go,
+pkg/kubelet/util/ioutils/ioutils_test.go, pkg/kubelet/util/format/pod_test.go
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loading the configuration from a file.
+"""Load the configuration from a file.
 
 Go: pkg/kubelet/kubeletconfig/configfiles/configfiles.go
 """
@@ -12,19 +12,19 @@ from kubelet.kubeletconfig.util import codec
 
 
 class FsLoader:
-    """Reads one file. `kubelet_file` must be an absolute path."""
+    """Load one file. `kubelet_file` must be an absolute path."""
 
     def __init__(self, kubelet_file: str) -> None:
         self._kubelet_file = Path(kubelet_file)
 
     def load(self) -> codec.Decoded:
-        """The defaulted configuration, its relative paths made absolute. Raises ValueError or OSError."""
+        """Return the configuration with defaults and absolute paths. Raise ValueError or OSError."""
         decoded = codec.decode_kubelet_configuration(self._read())
         _resolve_relative_paths(decoded.configuration, self._kubelet_file.parent)
         return decoded
 
     def load_into_json(self) -> scheme.LenientDocument:
-        """A drop-in's own fields alone, checked but not defaulted. Raises ValueError or OSError."""
+        """Return only the fields of a drop-in, checked but without defaults. Raise ValueError or OSError."""
         return codec.decode_kubelet_configuration_into_json(self._read())
 
     def _read(self) -> bytes:

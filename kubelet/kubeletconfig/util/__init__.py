@@ -1,1 +1,1 @@
-"""Helpers for reading configuration. Go: pkg/kubelet/kubeletconfig/util"""
+"""Help to read the configuration. Go: pkg/kubelet/kubeletconfig/util"""

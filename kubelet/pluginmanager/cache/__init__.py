@@ -1,4 +1,4 @@
-"""Which plugins there should be, by their sockets, and which are registered.
+"""Hold the desired and the actual state of plugins: those with a socket, and those that are registered.
 
 Go: pkg/kubelet/pluginmanager/cache
 """

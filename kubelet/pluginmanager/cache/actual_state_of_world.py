@@ -1,4 +1,4 @@
-"""The plugins that are registered.
+"""Hold the registered plugins.
 
 Go: pkg/kubelet/pluginmanager/cache/actual_state_of_world.go
 """
@@ -15,11 +15,11 @@ from pkg import klog
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A plugin, as far as it is known: one that is only wanted has no more than a socket, a time and a uuid."""
+    """Describe a plugin; one that is not registered yet has only a socket, a time and a uuid."""
 
     socket_path: str
     timestamp: datetime.datetime | None = None
-    # Tells this socket from another that was at the same path before.
+    # Distinguishes this socket from an earlier one at the same path.
     uuid: str = ""
     handler: PluginHandler | None = None
     name: str = ""
@@ -27,14 +27,14 @@ class PluginInfo:
 
 
 class ActualStateOfWorld:
-    """Filled by operations, when they have succeeded. Safe from any thread."""
+    """Hold the plugins that operations have registered. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _socket_file_to_info
         self._socket_file_to_info: dict[str, PluginInfo] = {}
 
     def add_plugin(self, plugin_info: PluginInfo) -> None:
-        """Raises ValueError for a plugin without socket."""
+        """Add a registered plugin. Raise ValueError if it has no socket."""
         if not plugin_info.socket_path:
             raise ValueError("socket path is empty")
         with self._lock:
@@ -43,7 +43,7 @@ class ActualStateOfWorld:
             self._socket_file_to_info[plugin_info.socket_path] = plugin_info
 
     def remove_plugin(self, socket_path: str) -> None:
-        """Does nothing if there is none."""
+        """Remove a plugin if it is present."""
         with self._lock:
             self._socket_file_to_info.pop(socket_path, None)
 
@@ -52,7 +52,7 @@ class ActualStateOfWorld:
             return list(self._socket_file_to_info.values())
 
     def plugin_exists_with_correct_uuid(self, plugin_info: PluginInfo) -> bool:
-        """Whether the plugin is registered, and not one that was at its path before."""
+        """Report whether this plugin is registered, and not an earlier one at its path."""
         with self._lock:
             known = self._socket_file_to_info.get(plugin_info.socket_path)
             return known is not None and known.uuid == plugin_info.uuid

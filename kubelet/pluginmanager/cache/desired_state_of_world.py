@@ -1,4 +1,4 @@
-"""The plugins that have a socket, and so should be registered.
+"""Hold the plugins that have a socket, and so must be registered.
 
 Go: pkg/kubelet/pluginmanager/cache/desired_state_of_world.go
 """
@@ -14,7 +14,7 @@ from pkg.apimachinery import clock as clock_
 
 
 class DesiredStateOfWorld:
-    """Filled by the watcher. Safe from any thread."""
+    """Hold the plugins that the watcher has found. Thread-safe."""
 
     def __init__(self, clock: clock_.Clock | None = None) -> None:
         self._clock = clock or clock_.RealClock()
@@ -23,11 +23,11 @@ class DesiredStateOfWorld:
         self._changed: golang.Channel[None] = golang.Channel(1)
 
     def changed(self) -> golang.Channel[None]:
-        """Has something to receive whenever plugins came or went since the last receive."""
+        """Return a channel that has an item if plugins were added or removed since the last receive."""
         return self._changed
 
     def add_or_update_plugin(self, socket_path: str) -> None:
-        """Want the plugin; one that is wanted already counts as another from now on. Raises ValueError."""
+        """Add the plugin; a plugin that is already present counts as a new one. Raise ValueError."""
         if not socket_path:
             raise ValueError("socket path is empty")
         with self._lock:
@@ -37,7 +37,7 @@ class DesiredStateOfWorld:
         self._changed.try_send(None)
 
     def remove_plugin(self, socket_path: str) -> None:
-        """Does nothing if there is none."""
+        """Remove a plugin if it is present."""
         with self._lock:
             self._socket_file_to_info.pop(socket_path, None)
         self._changed.try_send(None)

@@ -1,4 +1,4 @@
-"""Who takes plugins of one type.
+"""Define the handler of a type of plugins.
 
 Go: pkg/kubelet/pluginmanager/cache/types.go
 """
@@ -10,18 +10,21 @@ from typing import Protocol
 
 
 class PluginHandler(Protocol):
-    """Its methods are called on threads of operations: for one socket one after another, for several at once."""
+    """Define what the plugin manager needs from the handler of a type of plugins.
+
+    Operations call the methods on their threads: one at a time for each socket, but several sockets at once.
+    """
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raises what makes the plugin unfit, as an unknown version; the plugin is told."""
+        """Raise an error if the plugin is unsuitable, such as an unknown version; the plugin gets its message."""
         ...
 
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Take the plugin, which serves on endpoint. Raises what keeps it from being used; the plugin is told."""
+        """Register the plugin, which serves on endpoint. Raise an error if that fails; the plugin gets its message."""
         ...
 
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
-        """The plugin's socket is gone, or another has taken its place."""
+        """Deregister a plugin whose socket is gone or was replaced."""
         ...

@@ -1,4 +1,4 @@
-"""What /metrics shows of plugins.
+"""Export the metrics of plugins.
 
 Go: pkg/kubelet/pluginmanager/metrics
 """

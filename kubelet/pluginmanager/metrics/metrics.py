@@ -1,4 +1,4 @@
-"""How many plugins there should be, and are.
+"""Count the plugins of the desired and of the actual state.
 
 Go: pkg/kubelet/pluginmanager/metrics/metrics.go
 """
@@ -24,39 +24,41 @@ _registered: TotalPluginsCollector | None = None
 
 
 class TotalPluginsCollector(Collector):
-    """Counts when it is asked."""
+    """Count the plugins at each scrape."""
 
     def __init__(self, asw: cache.ActualStateOfWorld, dsw: cache.DesiredStateOfWorld) -> None:
         self.asw = asw
         self.dsw = dsw
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The metric without values."""
+        """Return the metric without values."""
         labels = ["socket_path", "state"]
-        text = metrics.annotated_help("Plugins by socket, and by being wanted or registered.")
+        text = metrics.annotated_help("Plugins by socket and by state, which is desired or actual.")
         return [GaugeMetricFamily(_PLUGIN_MANAGER_TOTAL_PLUGINS, text, labels=labels)]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The metric, one value for each socket and state."""
+        """Return the metric with a value for each socket and state."""
         [family] = self.describe()
         for (state, socket_path), count in self.get_plugin_count().items():
             family.add_metric([socket_path, state], count)
         return [family]
 
     def get_plugin_count(self) -> Counter[tuple[str, str]]:
-        """The number of plugins by state and socket."""
+        """Count the plugins by state and socket."""
         counter = Counter(("actual_state_of_world", _text(plugin)) for plugin in self.asw.get_registered_plugins())
         counter.update(("desired_state_of_world", _text(plugin)) for plugin in self.dsw.get_plugins_to_register())
         return counter
 
 
 def _text(plugin: cache.PluginInfo) -> str:
-    """The path of the plugin's socket as text. One name that is none would hide all metrics of the kubelet."""
+    """Return the path of the plugin's socket as valid text, because one invalid name would hide all metrics of the
+    kubelet.
+    """
     return os.fsencode(plugin.socket_path).decode(errors="replace")
 
 
 def register(asw: cache.ActualStateOfWorld, dsw: cache.DesiredStateOfWorld) -> None:
-    """Show the plugins of these states; of two kubelets in one process the one that came last."""
+    """Export the plugins of these states; with two kubelets in a process, the later call wins."""
     global _registered
     with _register_lock:
         if _registered is None:

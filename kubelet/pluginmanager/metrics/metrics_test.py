@@ -1,4 +1,4 @@
-"""Tests of the plugin metric."""
+"""Test the metric of plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registering and deregistering, each on a thread of its own and for one socket one at a time.
+"""Register and deregister plugins, each on its own thread, and one at a time for each socket.
 
 Go: pkg/kubelet/pluginmanager/operationexecutor
 """

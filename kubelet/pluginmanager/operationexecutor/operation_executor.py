@@ -1,4 +1,4 @@
-"""Starts operations, unless one for the same socket runs or has just failed.
+"""Start operations, unless one for the same socket runs or has just failed.
 
 Go: pkg/kubelet/pluginmanager/operationexecutor/operation_executor.go
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ActualStateOfWorldUpdater(Protocol):
-    """What operations change when they have succeeded."""
+    """Define what operations update after a success."""
 
     def add_plugin(self, plugin_info: cache.PluginInfo) -> None: ...
 
@@ -26,7 +26,7 @@ class ActualStateOfWorldUpdater(Protocol):
 
 
 class OperationExecutor:
-    """Safe from any thread."""
+    """Start the operations of plugins. Thread-safe."""
 
     def __init__(self, operation_generator: OperationGenerator, clock: clock_.Clock | None = None) -> None:
         self._operation_generator = operation_generator
@@ -34,15 +34,15 @@ class OperationExecutor:
         self._pending_operations = goroutinemap.GoRoutineMap(True, clock, lambda: self._completed.try_send(None))
 
     def completed(self) -> golang.Channel[None]:
-        """Has something to receive when operations have ended since the last receive."""
+        """Return a channel that has an item if an operation has ended since the last receive."""
         return self._completed
 
     def is_operation_pending(self, socket_path: str) -> bool:
-        """Whether an operation for the socket is running."""
+        """Report whether an operation for the socket runs."""
         return self._pending_operations.is_operation_pending(socket_path)
 
     def forget_failure(self, socket_path: str) -> None:
-        """What failed with the socket may be started again at once."""
+        """Forget the socket's failure, so that its next operation need not wait for the backoff."""
         self._pending_operations.forget_failure(socket_path)
 
     def register_plugin(
@@ -55,8 +55,8 @@ class OperationExecutor:
     ) -> None:
         """Start to register the plugin with the handler of its type.
 
-        Raises goroutinemap.AlreadyExistsError while another operation runs for the socket, and
-        exponentialbackoff.ExponentialBackoffError when it is too early after a failure.
+        Raise goroutinemap.AlreadyExistsError while another operation for the socket runs, and
+        exponentialbackoff.ExponentialBackoffError during the backoff after a failure.
         """
         operation = self._operation_generator.generate_register_plugin_func(
             ctx, socket_path, uuid, plugin_handlers, actual_state_of_world
@@ -66,6 +66,6 @@ class OperationExecutor:
     def unregister_plugin(
         self, ctx: golang.Context, plugin_info: cache.PluginInfo, actual_state_of_world: ActualStateOfWorldUpdater
     ) -> None:
-        """Start to take the plugin from its handler. Raises as register_plugin."""
+        """Start to deregister the plugin. Raise the same errors as register_plugin."""
         operation = self._operation_generator.generate_unregister_plugin_func(ctx, plugin_info, actual_state_of_world)
         self._pending_operations.run(plugin_info.socket_path, operation)

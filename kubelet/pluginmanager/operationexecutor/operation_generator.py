@@ -1,4 +1,4 @@
-"""What is done to register a plugin, and to deregister it.
+"""Create the functions that register and deregister a plugin.
 
 Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go
 """
@@ -20,7 +20,7 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from kubelet.pluginmanager.operationexecutor.operation_executor import ActualStateOfWorldUpdater
 
-# Seconds.
+# Timeouts in seconds.
 DIAL_TIMEOUT_DURATION = 10.0
 NOTIFY_TIMEOUT_DURATION = 5.0
 GET_INFO_TIMEOUT_DURATION = 1.0
@@ -29,18 +29,18 @@ _GET_INFO = "/pluginregistration.Registration/GetInfo"
 
 
 class PluginError(Exception):
-    """What the plugin manager wants of a plugin, or the plugin of it, could not be done."""
+    """Signal that an operation on a plugin failed."""
 
 
 class RegisterPluginError(PluginError):
-    """A plugin could not be registered."""
+    """Signal that a plugin could not be registered."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"RegisterPlugin error -- {what}")
 
 
 class OperationGenerator:
-    """Its functions raise what makes the operation a failure."""
+    """Create the functions of operations; a function raises an error if its operation fails."""
 
     def generate_register_plugin_func(
         self,
@@ -50,7 +50,7 @@ class OperationGenerator:
         plugin_handlers: Mapping[str, cache.PluginHandler],
         actual_state_of_world_updater: ActualStateOfWorldUpdater,
     ) -> Callable[[], None]:
-        """A function that asks the plugin what it is and hands it to the handler of that type."""
+        """Return a function that asks the plugin for its type and registers it with the handler of the type."""
 
         def register_plugin_func() -> None:
             with _dial(socket_path) as channel:
@@ -78,7 +78,7 @@ class OperationGenerator:
         plugin_info: cache.PluginInfo,
         actual_state_of_world_updater: ActualStateOfWorldUpdater,
     ) -> Callable[[], None]:
-        """A function that takes the plugin from its handler."""
+        """Return a function that deregisters the plugin."""
 
         def unregister_plugin_func() -> None:
             handler = plugin_info.handler
@@ -86,7 +86,8 @@ class OperationGenerator:
                 raise PluginError(
                     f"UnregisterPlugin error -- failed to get plugin handler for {plugin_info.socket_path}"
                 )
-            # First out of the cache: a socket that comes again while the handler works is then registered again.
+            # Remove the plugin from the cache first, so that a socket that returns while the handler runs is registered
+            # again.
             actual_state_of_world_updater.remove_plugin(plugin_info.socket_path)
             handler.deregister_plugin(plugin_info.name, plugin_info.endpoint)
             klog.v(4).info_s("DeRegisterPlugin called", pluginName=plugin_info.name, pluginHandler=handler)
@@ -103,14 +104,15 @@ def _validate(
     try:
         handler.validate_plugin(plugin.name, plugin.endpoint, versions)
     except Exception as err:
-        # Whatever the handler has against the plugin, the plugin is to know.
+        # Tell the plugin about any error of the handler.
         raise _refusal(client, plugin.socket_path, f"plugin validation failed with err: {err}") from err
 
 
 def _refusal(client: api_pb2_grpc.RegistrationStub, socket_path: str, what: str) -> RegisterPluginError:
-    """The error that the plugin is told, for the caller to raise.
+    """Report an error to the plugin, and return it for the caller to raise.
 
-    He has it in no variable: with what the plugin has said it would stay until garbage is collected.
+    The caller must not keep it in a variable: the error and the plugin's messages would stay in memory until the next
+    garbage collection.
     """
     err = RegisterPluginError(what)
     try:
@@ -123,12 +125,12 @@ def _refusal(client: api_pb2_grpc.RegistrationStub, socket_path: str, what: str)
 
 
 def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> registerapi.PluginInfo:
-    """What the plugin says it is; waits for one that does not listen yet.
+    """Ask the plugin for its type and name; wait if the plugin does not listen yet.
 
-    DIVERGES (safer): a plugin may take eleven seconds to listen and to answer, however it divides them.
+    DIVERGES (safer): a plugin gets eleven seconds to listen and to answer together.
     Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go,
-    (*operationGenerator).GenerateRegisterPluginFunc: ten to listen and one to answer.
-    Why: a plugin that has just been started on a busy machine may need more than a second to answer.
+    (*operationGenerator).GenerateRegisterPluginFunc: the plugin gets ten seconds to listen and one to answer.
+    Why: a plugin that has just started on a busy machine may need more than a second to answer.
     Test: kubelet/pluginmanager/plugin_manager_test.py:test_plugin_that_answers_late_has_the_time_left_of_connecting
     """
     timeout = DIAL_TIMEOUT_DURATION + GET_INFO_TIMEOUT_DURATION
@@ -153,12 +155,12 @@ def _register(
     versions: list[str],
     actual_state_of_world_updater: ActualStateOfWorldUpdater,
 ) -> None:
-    # First into the cache, so that a socket that goes while the handler works is deregistered.
+    # Add the plugin to the cache first, so that a socket that disappears while the handler runs is deregistered.
     actual_state_of_world_updater.add_plugin(plugin)
     try:
         handler.register_plugin(plugin.name, plugin.endpoint, versions, None)
     except Exception as err:
-        # As for validation; and a plugin that is not taken must not stay in the cache.
+        # Tell the plugin about any error. A plugin that failed to register must not stay in the cache.
         actual_state_of_world_updater.remove_plugin(plugin.socket_path)
         what = f"plugin registration failed with err: {err}"
         told = str(RegisterPluginError(what))
@@ -178,13 +180,13 @@ def _register(
 
 
 def _notify_plugin(client: api_pb2_grpc.RegistrationStub, registered: bool, err_str: str) -> None:
-    """Raises grpc.RpcError."""
+    """Send the result of the registration to the plugin. Raise grpc.RpcError."""
     status = registerapi.RegistrationStatus(plugin_registered=registered, error=err_str)
     client.NotifyRegistrationStatus(status, timeout=NOTIFY_TIMEOUT_DURATION)
 
 
 def _dial(unix_socket_path: str) -> grpc.Channel:
-    # No proxy of the environment, and no connection that was made to another socket at the same path.
+    # Use no proxy from the environment, and no connection to an earlier socket at the same path.
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), grpcconn.READ_BY_CALLER]
     return grpc.insecure_channel(f"unix:{unix_socket_path}", options=options)
 

@@ -1,4 +1,4 @@
-"""Watches the directory that plugins put their sockets into.
+"""Watch the directory of the plugins' sockets.
 
 Go: pkg/kubelet/pluginmanager/pluginwatcher
 """

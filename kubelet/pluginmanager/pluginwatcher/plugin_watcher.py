@@ -1,4 +1,4 @@
-"""Notes each socket below a directory as a plugin to register, as long as it is there.
+"""Keep each socket below a directory in the desired state while it exists.
 
 Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, plugin_watcher_others.go
 """
@@ -21,13 +21,13 @@ from kubelet.pluginmanager import cache
 from pkg import golang, klog
 from pkg.util import filesystem, filetree, inotify
 
-# Seconds after which what could not be watched or looked at is tried again.
+# The time, in seconds, before the watcher tries again to watch or read a path.
 WATCH_RETRY_PERIOD = 10.0
-# What is said of a path at which there is nothing any more, or a link that leads nowhere.
+# The errors for a path that no longer exists or for a dangling link.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-# DIVERGES (fault of Go): a socket that is moved away, or whose directory is, counts as removed.
-# Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: its plugin stays registered.
-# Why: the kubelet would go on to call a plugin whose socket is gone.
+# DIVERGES (fault of Go): a socket counts as removed if it, or its directory, is moved away.
+# Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: the plugin stays registered.
+# Why: the kubelet would continue to call a plugin whose socket is gone.
 # Test: plugin_watcher_test.py:test_moved_directory_takes_its_sockets_along
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
@@ -38,26 +38,26 @@ _MASK = inotify_c.Mask(
 
 
 class Watcher:
-    """Follows one directory and all below it, with inotify, and looks at all of it again after a failure."""
+    """Watch a directory and everything below it with inotify, and scan all of it again after a failure."""
 
     def __init__(self, sock_dir: str, desired_state_of_world: cache.DesiredStateOfWorld) -> None:
         self.path = sock_dir
         self._desired_state_of_world = desired_state_of_world
-        # Has something to receive when all is to be looked at again.
+        # The channel has an item if everything must be scanned again.
         self._failed: golang.Channel[None] = golang.Channel(1)
         self._retry: golang.Thread | None = None
-        self._lock = threading.Lock()  # held for an event or for a look at everything; guards the three below
+        self._lock = threading.Lock()  # held during an event or a scan; guards the three fields below
         self._fs_watcher: inotify.Inotify | None = None
-        # What takes a watch back, by its directory.
+        # The handles to remove the watches, by directory.
         self._watches: dict[str, tuple[inotify_c.WatchDescriptor, inotify_c.CallbackId]] = {}
-        # The device and inode of each socket that was noted, by its path.
+        # The device and inode of each socket in the desired state, by path.
         self._noted: dict[str, tuple[int, int]] = {}
 
     def start(self, ctx: golang.Context) -> None:
-        """Note the sockets that are there, and from then on those that come and go, until ctx ends.
+        """Add the existing sockets to the desired state, and follow changes until ctx ends.
 
-        Raises OSError when the directory can neither be found nor made, or cannot be watched, and RuntimeError when
-        there is no thread to be had. It may then be called again.
+        Raise OSError if the directory cannot be found, created or watched, and RuntimeError if no thread is free. The
+        caller may then call this method again.
         """
         klog.v(2).info_s("Plugin Watcher Start", path=self.path)
         with self._lock:
@@ -72,24 +72,24 @@ class Watcher:
         self._fs_watcher.start()
 
     def wait(self) -> None:
-        """Return when the threads have ended."""
+        """Wait until the threads have ended."""
         if self._fs_watcher is not None and self._fs_watcher.ident is not None:
             self._fs_watcher.join()
         if self._retry is not None:
             self._retry.join()
 
     def _retry_until_done(self, ctx: golang.Context, fs_watcher: inotify.Inotify) -> None:
-        """Look at everything again after a failure; when ctx has ended, stop to watch.
+        """Scan everything again after a failure, and stop the watch when ctx has ended.
 
-        DIVERGES (safer): a directory that could not be watched or looked at is tried again every ten seconds.
+        DIVERGES (safer): the kubelet tries again every ten seconds to watch or read a directory after a failure.
         Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).traversePluginDir: tries once.
-        Why: if all of root's inotify watches are in use for a while, no plugin below the directory would register.
+        Why: if all of root's inotify watches are temporarily in use, no plugin below the directory would register.
         Test: plugin_watcher_test.py:test_directory_that_could_not_be_watched_is_tried_again
         """
         while not golang.select(ctx.done(), self._failed).took(ctx.done()) and not ctx.wait(WATCH_RETRY_PERIOD):
             with self._lock, self._trying(self.path):
                 self._look_at_all()
-        # Only now: nothing may be watched with the descriptor once it is closed.
+        # Stop only here: no code may add a watch after the descriptor is closed.
         fs_watcher.stop()
 
     def _init(self) -> None:
@@ -100,11 +100,11 @@ class Watcher:
             raise OSError(err.errno, f"error (re-)creating root {self.path}: {err.strerror}") from err
 
     def _watch_above(self) -> None:
-        """Have it known when somebody removes or moves the directory.
+        """Watch the parent directory, to notice that the plugins' directory was removed or moved.
 
-        DIVERGES (safer): a directory of plugins that was removed or moved away is made and watched anew.
-        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: does not learn that it is gone.
-        Why: no plugin would register any more until the kubelet is restarted.
+        DIVERGES (safer): the kubelet creates and watches the plugins' directory again if it was removed or moved away.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: does not notice that.
+        Why: no plugin could register until the kubelet is restarted.
         Test: plugin_watcher_test.py:test_directory_that_was_taken_away_is_made_and_watched_anew
         """
         above = os.path.dirname(self.path)
@@ -112,7 +112,7 @@ class Watcher:
             self._watch(above)
 
     def traverse_plugin_dir(self, directory: str) -> None:
-        """Watch the directory and all below, and note the sockets. What fails is tried again later."""
+        """Watch the directory and everything below it, and add the sockets. A later scan repeats what fails."""
         with self._trying(directory):
             self._watch(directory)
         for parent, entry in filetree.walk(directory, one_filesystem=False, on_error=self._note_failure):
@@ -130,7 +130,7 @@ class Watcher:
         try:
             yield
         except Exception as err:
-            # Whatever goes wrong with what is at the path, other plugins are seen to, and all is looked at later.
+            # Continue with the other plugins after any error; a later scan covers this path again.
             klog.error_s(err, "Error when handling plugin path", path=path)
             if not isinstance(err, OSError) or err.errno not in _GONE:
                 self._failed.try_send(None)
@@ -148,7 +148,7 @@ class Watcher:
             descriptor = self._fs_watcher.add_callback(os.fsencode(directory), _MASK, callback, callback_id)
         except OSError as err:
             raise OSError(err.errno, f"failed to watch {directory}, err: {err.strerror}") from err
-        # Only now, so that a directory that is watched already loses no event.
+        # Remove the old watch only now, so that a directory that is already watched loses no event.
         self._unwatch(directory)
         self._watches[directory] = descriptor, callback_id
 
@@ -159,9 +159,9 @@ class Watcher:
             self._fs_watcher.remove_callbacks([watch])
 
     def handle_create_event(self, path: str) -> None:
-        """Something is new at the path: a plugin, if it is a socket whose name does not start with a dot.
+        """Handle a new path: it is a plugin if it is a socket whose name does not start with a dot.
 
-        Raises OSError when it cannot be looked at, or be watched.
+        Raise OSError if the path cannot be read or watched.
         """
         klog.v(6).info_s("Handling create event", event=path)
         info = Path(path).stat()
@@ -169,13 +169,14 @@ class Watcher:
         if name.startswith("."):
             klog.v(5).info_s("Ignoring file (starts with '.')", path=name)
         elif stat.S_ISDIR(info.st_mode) and os.path.islink(path):
-            # Not all below it, which may be the whole file system.
+            # Do not watch what is below the link's target, which may be the whole file system.
             self._watch(path)
         elif stat.S_ISDIR(info.st_mode):
             self.traverse_plugin_dir(path)
         elif stat.S_ISSOCK(info.st_mode):
-            # DIVERGES (fault of Go): a socket that is found in a new directory and has an event as well is one plugin.
-            # Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).handleCreateEvent: it is two.
+            # DIVERGES (fault of Go): a socket that both a scan and an event report is one plugin.
+            # Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).handleCreateEvent: it counts as
+            # two.
             # Why: the plugin would be registered, deregistered at once, and registered again.
             # Test: plugin_watcher_test.py:test_socket_that_is_found_twice_is_one
             if self._noted.get(path) != (info.st_dev, info.st_ino):
@@ -185,12 +186,12 @@ class Watcher:
             klog.v(5).info_s("Ignoring non socket file", path=name)
 
     def handle_plugin_registration(self, socket_path: str) -> None:
-        """Want the plugin. A socket that is wanted already may be a new one at the same path."""
+        """Add the plugin to the desired state. A socket that is already there may be a new one at the same path."""
         klog.v(2).info_s("Adding socket path or updating timestamp to desired state cache", path=socket_path)
         self._desired_state_of_world.add_or_update_plugin(socket_path)
 
     def handle_delete_event(self, path: str) -> None:
-        """What was at the path is gone, and all that was below."""
+        """Handle the removal of a path and of everything below it."""
         klog.v(6).info_s("Handling delete event", event=path)
         klog.v(2).info_s("Removing socket path from desired state cache", path=path)
         self._noted.pop(path, None)
@@ -204,10 +205,10 @@ class Watcher:
                 self._desired_state_of_world.remove_plugin(plugin.socket_path)
 
     def handle_lost_events(self) -> None:
-        """Take what is there for new, and what is not for gone.
+        """Treat all existing sockets as new, and missing ones as removed.
 
-        DIVERGES (safer): when the kernel has dropped events of inotify, all sockets are looked at again.
-        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: logs that they were lost.
+        DIVERGES (safer): when the kernel has dropped inotify events, the kubelet scans all sockets again.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: only logs the loss.
         Why: plugins would stay unknown, or registered without a socket.
         Test: plugin_watcher_test.py:test_lost_events_are_made_up_for
         """
@@ -216,18 +217,18 @@ class Watcher:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        """Note what came and went unseen."""
+        """Find the sockets that appeared or disappeared without an event."""
         self._init()
         self._watch_above()
         self.traverse_plugin_dir(self.path)
-        # In this order: what goes from now on is an event.
+        # This comes after the scan, because each later removal causes an event.
         for plugin in self._desired_state_of_world.get_plugins_to_register():
             if _is_gone(plugin.socket_path):
                 self.handle_delete_event(plugin.socket_path)
 
 
 def _is_gone(path: str) -> bool:
-    """Not if that cannot be told: the plugin would be deregistered, and its driver used no more."""
+    """Report whether the path is gone; False if that is unknown, because the plugin would be deregistered otherwise."""
     try:
         return not filesystem.exists(path)
     except OSError as err:
@@ -241,7 +242,7 @@ def _log_inaccessible(err: OSError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _WatchCallback:
-    """Hands on what happens in one directory."""
+    """Pass the events of a directory to the watcher."""
 
     watcher: Watcher
     directory: str
@@ -258,7 +259,7 @@ class _WatchCallback:
                 self.watcher.handle_create_event(path)
 
     def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
-        """The directory above, if it is watched, tells of that."""
+        """Do nothing, because the watch of the parent directory reports the removal."""
 
     def on_queue_overflow(self) -> None:
         if self.directory == self.watcher.path:

@@ -1,4 +1,4 @@
-"""Tests of the plugin watcher, on a real file system with real inotify."""
+"""Test the plugin watcher on a real file system with real inotify."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
         return path
 
     def expect(self, *names: str) -> dict[str, str]:
-        """Wait until just these sockets are wanted; their uuids, by name."""
+        """Wait until exactly these sockets are in the desired state, and return their uuids by name."""
         wanted = {str(self.directory / name) for name in names}
         end = monotonic() + DEADLINE
         while (seen := {p.socket_path: p.uuid for p in self.dsw.get_plugins_to_register()}).keys() != wanted:
@@ -130,7 +130,7 @@ def test_lost_events_are_made_up_for(world: World) -> None:
 
 def test_plugin_that_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path) -> None:
     dsw = cache.DesiredStateOfWorld()
-    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    # A path that is too long cannot be read, like a path on a faulty disk.
     path = str(tmp_path / ("a" * 300))
     dsw.add_or_update_plugin(path)
     dsw.add_or_update_plugin(str(tmp_path / "gone.sock"))
@@ -144,7 +144,10 @@ def test_plugin_that_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path) -
 
 
 def test_directory_that_could_not_be_watched_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of root's watches may be in use for a while. Plugins in other directories do not wait for that."""
+    """A directory that could not be watched, because all of root's watches were in use, is tried again.
+
+    Plugins in other directories do not wait for that.
+    """
     add_watch, failed = inotify_c.inotify_add_watch, golang.Channel[bytes](10)
 
     def none_left(fd: int, path: bytes, mask: int) -> inotify_c.WatchDescriptor:

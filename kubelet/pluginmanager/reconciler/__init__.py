@@ -1,4 +1,4 @@
-"""Makes the plugins that are registered those that should be.
+"""Reconcile the registered plugins with the desired state.
 
 Go: pkg/kubelet/pluginmanager/reconciler
 """

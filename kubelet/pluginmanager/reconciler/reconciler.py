@@ -1,4 +1,4 @@
-"""Makes the plugins that are registered those that should be.
+"""Reconcile the registered plugins with the desired state.
 
 Go: pkg/kubelet/pluginmanager/reconciler/reconciler.go
 """
@@ -16,7 +16,7 @@ from pkg.util.goroutinemap import exponentialbackoff
 
 
 class Reconciler:
-    """Starts operations and never waits for one; run belongs to one thread."""
+    """Start operations without waiting for them. One thread calls `run`."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Reconciler:
         desired_state_of_world: cache.DesiredStateOfWorld,
         actual_state_of_world: cache.ActualStateOfWorld,
     ) -> None:
-        """`loop_sleep_duration` is how many seconds to wait for a retry."""
+        """Create a reconciler that waits `loop_sleep_duration` seconds before it tries again."""
         self._operation_executor = operation_executor
         self._loop_sleep_duration = loop_sleep_duration
         self._desired_state_of_world = desired_state_of_world
@@ -33,14 +33,14 @@ class Reconciler:
         self._lock = threading.Lock()  # guards _handlers
         self._handlers: dict[str, cache.PluginHandler] = {}
         self._handlers_changed: golang.Channel[None] = golang.Channel(1)
-        # The uuid of each socket that was tried, by its path.
+        # The uuid of each socket whose registration was tried, by path.
         self._tried: dict[str, str] = {}
 
     def run(self, ctx: golang.Context) -> None:
         """Reconcile until ctx ends.
 
-        A round starts when a socket came or went, an operation has ended, or a handler was added, and every second
-        while something is left to do. Go's starts every second.
+        A pass starts when a socket appears or disappears, an operation ends, or a handler is added, and each second
+        while work remains. Go starts a pass each second.
         """
         while ctx.err() is None:
             left = True
@@ -56,7 +56,7 @@ class Reconciler:
             )
 
     def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
-        """Bring plugins of the type to the handler from now on. Safe from any thread."""
+        """Register further plugins of the type with the handler. Thread-safe."""
         with self._lock:
             self._handlers[plugin_type] = plugin_handler
         self._handlers_changed.try_send(None)
@@ -66,7 +66,7 @@ class Reconciler:
             return dict(self._handlers)
 
     def reconcile(self, ctx: golang.Context) -> bool:
-        """One round, deregistrations first. Whether something is left that another round must see to."""
+        """Run a pass, deregistrations first, and report whether work remains for another pass."""
         unregistering = self._unregister(ctx)
         return self._register(ctx) or unregistering
 
@@ -74,7 +74,7 @@ class Reconciler:
         wanted = {plugin.socket_path: plugin.uuid for plugin in self._desired_state_of_world.get_plugins_to_register()}
         pending = False
         for plugin in self._actual_state_of_world.get_registered_plugins():
-            # One that has gone, or whose place another has taken.
+            # Keep this plugin unless its socket is gone or was replaced.
             if wanted.get(plugin.socket_path) == plugin.uuid:
                 continue
             pending = True
@@ -97,8 +97,8 @@ class Reconciler:
                 continue
             pending = True
             if plugin.socket_path in registered:
-                # The plugin that was at this path before is still to be deregistered: there may have been no thread for
-                # that. The new plugin would take its record, and nobody would ever deregister the old one.
+                # The earlier plugin at this path must be deregistered first, which may have failed for lack of a
+                # thread. The new plugin would replace its record, and the earlier one would never be deregistered.
                 continue
             self._forget_failure_of_another(plugin)
             klog.v(5).info_s("Starting operationExecutor.RegisterPlugin", plugin=plugin)
@@ -114,19 +114,20 @@ class Reconciler:
         return pending
 
     def _forget_gone_sockets(self, wanted: set[str]) -> None:
-        """Sockets may have another name each time: what failed with one is of no interest when the socket is gone."""
+        """Forget the failures of removed sockets, because sockets may get a new name each time."""
         for path in self._tried.keys() - wanted:
-            # The end of an operation starts another round.
+            # The end of that operation starts another pass.
             if not self._operation_executor.is_operation_pending(path):
                 del self._tried[path]
                 self._operation_executor.forget_failure(path)
 
     def _forget_failure_of_another(self, plugin: cache.PluginInfo) -> None:
-        """A plugin that was started anew is another one.
+        """Forget the failure of an earlier plugin at the same path.
 
-        DIVERGES (safer): a plugin that was started anew does not wait because the one before it could not register.
-        Go: pkg/kubelet/pluginmanager/reconciler/reconciler.go, (*reconciler).reconcile: it waits for up to two minutes.
-        Why: whoever has repaired a plugin and started it anew expects to see whether it registers.
+        DIVERGES (safer): a restarted plugin does not wait for the backoff of its earlier instance.
+        Go: pkg/kubelet/pluginmanager/reconciler/reconciler.go, (*reconciler).reconcile: the plugin waits for up to two
+        minutes.
+        Why: an operator who has repaired and restarted a plugin expects to see whether it registers.
         Test: kubelet/pluginmanager/plugin_manager_test.py:test_plugin_that_is_started_anew_need_not_wait
         """
         if self._tried.get(plugin.socket_path) != plugin.uuid:
@@ -134,13 +135,13 @@ class Reconciler:
 
 
 def _start(plugin: cache.PluginInfo, operation: Callable[[], None]) -> bool:
-    """Whether it could be started: not while another runs for the socket, nor right after a failure."""
+    """Start the operation, and report success; it fails while another one for the socket runs or during its backoff."""
     try:
         operation()
     except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError):
         return False
     except Exception as err:
-        # A lack of threads, say. Other plugins are served, and another round tries again.
+        # For example, no thread is free. Continue with the other plugins; the next pass tries again.
         klog.error_s(err, "Failed to start an operation for a plugin", plugin=plugin)
         return False
     return True

@@ -1,4 +1,4 @@
-"""Caches with expiry.
+"""Cache values that expire.
 
 Go: pkg/kubelet/util/cache
 """

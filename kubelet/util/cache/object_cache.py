@@ -1,4 +1,4 @@
-"""A cache of values that are made anew when they have become too old.
+"""Cache values, and create them again when they are too old.
 
 Go: pkg/kubelet/util/cache/object_cache.go
 """
@@ -15,18 +15,20 @@ T = TypeVar("T")
 
 
 class ObjectCache(Generic[T]):
-    """Values by key, each good for `ttl` seconds; then `updater` makes a new one. Safe from any thread."""
+    """Cache values by key for `ttl` seconds; `updater` creates a new value afterwards. Thread-safe."""
 
     def __init__(self, updater: Callable[[], T], ttl: float, clock: clockpkg.Clock | None = None) -> None:
         self._updater = updater
         self._ttl = ttl
         self._clock = clock or clockpkg.RealClock()
-        # Guards _entries. Not held while updating: two threads may then both update, as in Go.
+        # Guards _entries. An update runs without the lock, so two threads may update at once, as in Go.
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[float, T]] = {}
 
     def get(self, key: str) -> T:
-        """The value for key, made by the updater if none is young enough; raises what that raises."""
+        """Return the value for the key; `updater` creates it if there is none or it is too old. Raise the updater's
+        error.
+        """
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and self._clock.monotonic() - entry[0] <= self._ttl:
@@ -36,6 +38,6 @@ class ObjectCache(Generic[T]):
         return obj
 
     def add(self, key: str, obj: T) -> None:
-        """Store a value for key, as if just made."""
+        """Store a new value for the key."""
         with self._lock:
             self._entries[key] = (self._clock.monotonic(), obj)

@@ -1,4 +1,4 @@
-"""Files of environment variables.
+"""Read files of environment variables.
 
 Go: pkg/kubelet/util/env
 """

@@ -1,4 +1,4 @@
-"""Reads variables from a file of assignments, KEY='value', of which a shell would make the same.
+"""Read variables from a file of assignments such as KEY='value', as a shell would.
 
 Go: pkg/kubelet/util/env/env_util.go
 """
@@ -13,10 +13,10 @@ from typing import BinaryIO
 from pkg.util import regularfile
 
 _BLANKS = " \t"
-# Bytes that a line may have, as many as Go's scanner takes.
+# The maximum length of a line in bytes, which is that of Go's scanner.
 MAX_LINE = 64 * 1024
-# DIVERGES (safer): a container's file of variables is read up to MAX_FILE bytes; what comes then is a fault.
-# Go: pkg/kubelet/util/env/env_util.go, ParseEnv: has no bound.
+# DIVERGES (safer): the kubelet reads a container's file of variables up to MAX_FILE bytes, and rejects a larger one.
+# Go: pkg/kubelet/util/env/env_util.go, ParseEnv: has no limit.
 # Why: a container could keep the kubelet reading for as long as it writes.
 # Test: env_util_test.py:test_size_is_limited
 MAX_FILE = 1 << 20
@@ -24,20 +24,20 @@ MAX_FILE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EnvFile:
-    """The assignments of a file up to its first fault; of equal names the first counts.
+    """Hold the assignments of a file up to its first fault; of duplicate names the first one counts.
 
-    Of the fault it has the text alone. The error has the frames that it has passed, with the values of this file and of
-    all that their callers have read, and would keep them until garbage is collected.
+    The object keeps only the text of the fault. The exception would keep alive the frames that it passed, with the
+    values of this file and of other files that the callers have read, until the next garbage collection.
     """
 
     values: dict[str, str]
-    # The text of the first fault; "" for a file without a fault.
+    # The text of the first fault; "" if there is none.
     fault: str
-    # Bytes that were read.
+    # The number of bytes that were read.
     size: int
 
     def get(self, key: str) -> str:
-        """The value of key, "" if the file does not have it. Raises the fault if that comes before it."""
+        """Return the value of the key, or "" if the file lacks it. Raise ValueError if a fault precedes the key."""
         value = self.values.get(key)
         if value is None and self.fault:
             raise ValueError(self.fault)
@@ -45,12 +45,12 @@ class EnvFile:
 
 
 def parse_env(env_file_path: str) -> EnvFile:
-    """Read the assignments of a file.
+    """Read the assignments of a file. Raise OSError.
 
-    A value stands in single quotes and may go over several lines; blank lines and comments are left out. The fault
-    names the line. Raises OSError.
+    A value has single quotes and may span several lines; blank lines and comments are ignored. The fault names the
+    line.
 
-    Go reads up to the one variable that is asked for, and so the file anew for each of thousands.
+    Go reads up to the one requested variable, and so it reads the file again for each variable of thousands.
     """
     values: dict[str, str] = {}
     fault = ""
@@ -70,16 +70,16 @@ def _assignments(lines: _Lines) -> Iterator[tuple[str, str]]:
         if not text or text.startswith("#"):
             continue
         name, rest = _split(text, lines.number)
-        # As a shell has it, the assignment ends before a blank.
+        # As in a shell, the assignment ends before a blank.
         yield name, "" if rest.startswith((" ", "\t")) else _quoted_value(rest, lines)
 
 
 def _open(path: str) -> BinaryIO:
-    """Raises OSError for what is not a regular file.
+    """Open a file. Raise OSError if it is not a regular file.
 
-    DIVERGES (safer): a pipe in the place of a container's file of variables is refused.
-    Go: pkg/kubelet/util/env/env_util.go, ParseEnv: waits until somebody writes to it.
-    Why: a container may have put it there, and its pod's worker would wait for ever.
+    DIVERGES (safer): the kubelet rejects a pipe in place of a container's file of variables.
+    Go: pkg/kubelet/util/env/env_util.go, ParseEnv: waits until a process writes to the pipe.
+    Why: a container may have created the pipe, and its pod's worker would wait without end.
     Test: env_util_test.py:test_what_is_no_file
     """
     file: BinaryIO = os.fdopen(regularfile.open_regular(path), "rb")
@@ -87,7 +87,7 @@ def _open(path: str) -> BinaryIO:
 
 
 class _Lines:
-    """The lines of a file without their ends, the number of the last one, and how many bytes were read."""
+    """Yield the lines of a file without their ends; count lines and bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.number = 0
@@ -111,7 +111,7 @@ class _Lines:
 
 
 def _split(text: str, number: int) -> tuple[str, str]:
-    """The name of the variable, and what follows its equals sign."""
+    """Return the name of the variable, and the text after its equals sign."""
     name, equals, rest = text.partition("=")
     if not equals:
         raise _fault(number, "missing '='")
@@ -123,7 +123,7 @@ def _split(text: str, number: int) -> tuple[str, str]:
 
 
 def _quoted_value(rest: str, lines: _Lines) -> str:
-    """What is between the quotes, of this line and as many more as it takes."""
+    """Return the text between the quotes, which may extend over further lines."""
     if not rest.startswith("'"):
         raise _fault(lines.number, "value must be enclosed in single quotes")
     first, parts, text = lines.number, [], rest[1:]

@@ -1,4 +1,4 @@
-"""Tests of reading a variable from a file of assignments."""
+"""Test reading variables from a file of assignments."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_stays_of_reading_a_file_with_a_fault(tmp_path: Path) -> None:
     assert not frames_kept_after(lambda: env.parse_env(str(path)))
 
 
-# What a shell makes of the rest of these, a file of variables does not want to say.
+# A shell gives the text after these another meaning, which a file of variables does not support.
 _LIKE_NO_SHELL = {"blank before the value", "blank before another's value", "the first of two", "faults after the key"}
 
 

@@ -1,4 +1,4 @@
-"""Objects of the API server that pods on this node refer to, fetched or watched as long as a pod needs them.
+"""Fetch or watch the API objects that pods on this node refer to, for as long as a pod needs them.
 
 Go: pkg/kubelet/util/manager
 """

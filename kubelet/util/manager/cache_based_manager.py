@@ -1,4 +1,4 @@
-"""Objects fetched when they are asked for and the last answer is too old, and the pods that refer to them.
+"""Fetch objects on demand if the cached ones are too old, and record the pods that refer to them.
 
 Go: pkg/kubelet/util/manager/cache_based_manager.go
 """
@@ -23,10 +23,10 @@ from pkg.golang import strconv
 T = TypeVar("T")
 
 GetObjectTTLFunc = Callable[[], float | None]
-"""Seconds that an answer is good for; None if nobody has said."""
+"""Return the TTL of objects in seconds, or None if it is not set."""
 
 GetObjectFunc = Callable[[str, str, metav1.GetOptions], T]
-"""Gets the object of a namespace and name from the API server."""
+"""Get an object from the API server by namespace and name."""
 
 
 class ObjectKey(NamedTuple):
@@ -36,7 +36,7 @@ class ObjectKey(NamedTuple):
 
 
 class NotRegisteredError(LookupError):
-    """No registered pod refers to the object."""
+    """Signal that no registered pod refers to the object."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(f'object "{namespace}"/"{name}" not registered')
@@ -44,35 +44,35 @@ class NotRegisteredError(LookupError):
 
 @dataclass(slots=True)
 class _ObjectData(Generic[T]):
-    # Held while the object is fetched: who asks for the same one meanwhile gets that answer.
+    # Held during a fetch, so that other callers for the same object wait for its result.
     lock: threading.Lock = field(default_factory=threading.Lock)
     object: T | None = None
-    # The API server's answer for an object that does not exist. The error itself is not kept: an error that is raised
-    # holds the frames of its callers, and those hold data such as a volume's files.
+    # The API server's response for an object that does not exist. The error itself is not kept: a raised error keeps
+    # alive the frames of its callers, and with them data such as a volume's files.
     missing: metav1.Status | None = None
-    # By the steady clock; None before the first fetch.
+    # On the steady clock; None before the first fetch.
     last_update_time: float | None = None
 
 
 @dataclass(slots=True)
 class _ObjectStoreItem(Generic[T]):
     ref_count: int = 0
-    # None asks for a fetch, whatever the age of what was known.
+    # None requests a fetch, whatever the age of the earlier object.
     data: _ObjectData[T] | None = None
 
 
 class ObjectStore(Generic[T]):
-    """A Store that asks the API server again once an answer is older than its TTL."""
+    """Store objects, and fetch one again when it is older than its TTL."""
 
     def __init__(
         self, get_object: GetObjectFunc[T], clock: clock_.Clock, get_ttl: GetObjectTTLFunc, ttl: float
     ) -> None:
-        """`ttl` seconds are what holds where get_ttl does not know."""
+        """Create a store; `ttl`, in seconds, is the default if get_ttl returns None."""
         self._get_object = get_object
         self._clock = clock
         self._get_ttl = get_ttl
         self._default_ttl = ttl
-        self._lock = threading.Lock()  # guards _items and what they hold, not the data of each
+        self._lock = threading.Lock()  # guards _items and their fields, but not the contents of `data`
         self._items: dict[ObjectKey, _ObjectStoreItem[T]] = {}
 
     def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
@@ -121,10 +121,10 @@ class ObjectStore(Generic[T]):
         return data.last_update_time is not None and self._clock.monotonic() < data.last_update_time + age_limit
 
     def _refresh(self, data: _ObjectData[T], namespace: str, name: str) -> None:
-        """Fetch the object. What is known stays if that fails; raises the error if nothing is known."""
+        """Fetch the object. If that fails, keep the earlier one, or raise the error if there is none."""
         try:
             data.object, data.missing = self._fetch(data.object, namespace, name), None
-        except Exception as err:  # whatever it is, an older answer is better than none
+        except Exception as err:  # after any error, an older object is better than none
             if apierrors.is_not_found(err):
                 data.object, data.missing = None, apierrors.status_of(err)
                 data.last_update_time = self._clock.monotonic()
@@ -137,14 +137,14 @@ class ObjectStore(Generic[T]):
         options = metav1.GetOptions()
         if known is None:
             return self._get_object(namespace, name, options)
-        # It was there a while ago: what the API server has in memory is good enough.
+        # The object existed before, so the API server's cache is good enough.
         fetched = self._get_object(namespace, name, util.from_apiserver_cache(options))
         if not _is_object_older(fetched, known):
             return fetched
         # DIVERGES (fault of Go): if the API server's cache has an older version of a config map or secret than the
-        # kubelet, the storage behind the cache is asked.
-        # Go: pkg/kubelet/util/manager/cache_based_manager.go, (*objectStore).Get: keeps the version that is known.
-        # Why: after a backup has been restored, pods would get objects that do not exist any more.
+        # kubelet, the kubelet asks for the version in the storage.
+        # Go: pkg/kubelet/util/manager/cache_based_manager.go, (*objectStore).Get: keeps the known version.
+        # Why: after the restore of a backup, pods would get objects that no longer exist.
         # Test: cache_based_manager_test.py:test_an_older_state_that_the_storage_was_given_back_is_taken
         return self._get_object(namespace, name, options)
 
@@ -154,7 +154,7 @@ def _is_object_older(new: Any, old: Any) -> bool:
 
 
 def _version(obj: Any) -> int:
-    """The resource version as a number, 0 for what is none."""
+    """Return the resource version as a number, or 0 if it is not one."""
     text = obj.metadata.resource_version
     try:
         return strconv.parse_uint(text)
@@ -165,14 +165,16 @@ def _version(obj: Any) -> int:
 def get_object_ttl_from_node_func(
     ctx: golang.Context, get_node: Callable[[golang.Context], v1.Node]
 ) -> GetObjectTTLFunc:
-    """The TTL that an annotation of the node says, which the control plane sets by the cluster's size."""
+    """Return a function that reads the TTL from the node's annotation, which the control plane sets by the cluster's
+    size.
+    """
 
     def get_ttl() -> float | None:
         try:
             node = get_node(ctx)
         except golang.ContextError:
             raise
-        except Exception:  # without the node, whatever it is that keeps it away, the default holds
+        except Exception:  # if the node cannot be read for any reason, the default applies
             return None
         value = node.metadata.annotations.get(v1.OBJECT_TTL_ANNOTATION_KEY, "")
         try:
@@ -184,14 +186,14 @@ def get_object_ttl_from_node_func(
 
 
 class CacheBasedManager(Generic[T]):
-    """A Manager over any Store: it keeps the store's references as the registered pods have them."""
+    """Manage the objects of registered pods over any Store, and keep the store's references up to date."""
 
     def __init__(self, object_store: Store[T], get_referenced_objects: Callable[[v1.Pod], Set[str]]) -> None:
         self._object_store = object_store
         self._get_referenced_objects = get_referenced_objects
-        self._lock = threading.Lock()  # guards _registered, and keeps the store's counts in step with it
-        # The names of the objects that each registered pod refers to. One that could not be counted is missing, and
-        # is counted when the pod is registered again.
+        self._lock = threading.Lock()  # guards _registered, and keeps it consistent with the store's references
+        # The names of the objects that each registered pod refers to. A name whose reference could not be added is
+        # missing, and the next registration of the pod adds it.
         self._registered: dict[ObjectKey, set[str]] = {}
 
     def get_object(self, namespace: str, name: str) -> T:
@@ -201,7 +203,7 @@ class CacheBasedManager(Generic[T]):
         names = self._get_referenced_objects(pod)
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         with self._lock:
-            # A reference that stays is not counted anew: that would ask the API server for the object.
+            # Existing references are not added again, because that would cause a fetch of the object.
             known = self._registered.setdefault(_key_of(pod), set())
             for name in names - known:
                 self._object_store.add_reference(namespace, name, uid)

@@ -1,4 +1,4 @@
-"""Tests of objects that are fetched once the last answer is too old."""
+"""Test objects that are fetched again when they are too old."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def secret(name: str, version: str = "1", namespace: str = "ns1") -> v1.Secret:
 
 
 class Server:
-    """Answers each get with a secret of that name, or with what the test has put in."""
+    """Return a secret with the requested name, or what the test has set."""
 
     def __init__(self) -> None:
         self.gets: list[tuple[str, str, str]] = []
         self.answer: Callable[[str, str], v1.Secret] = lambda namespace, name: secret(name, "1", namespace)
-        # What the API server has in memory, if that is something else.
+        # The content of the API server's cache, if it differs.
         self.cached: v1.Secret | None = None
 
     def get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
@@ -48,7 +48,7 @@ class Server:
         self.answer = answer
 
     def taken(self) -> list[str]:
-        """The names asked for since the last call."""
+        """Return the names requested since the last call."""
         names = [name for _, name, _ in self.gets]
         self.gets.clear()
         return names
@@ -77,7 +77,9 @@ def secret_names(pod: v1.Pod) -> set[str]:
 
 
 def pod_with(*names: str, pod: str = "pod", namespace: str = "ns1", uid: str = "") -> v1.Pod:
-    """A pod that refers to the first secret to pull images, to the second by a variable, to the others by envFrom."""
+    """Return a pod that refers to the first secret for image pulls, to the second in a variable, to the others in
+    envFrom.
+    """
     metadata = metav1.ObjectMeta(namespace=namespace, name=pod, uid=types.UID(uid or f"{namespace}/{pod}"))
     container = v1.Container(
         name="c",
@@ -96,7 +98,7 @@ def test_only_what_is_referred_to_can_be_got(server: Server, clock: testingclock
     store.delete_reference("ns1", "a", types.UID("p1"))
     store.delete_reference("ns2", "b", types.UID("p2"))
     store.delete_reference("ns9", "never", types.UID("p2"))
-    assert server.taken() == []  # references ask for nothing
+    assert server.taken() == []  # references cause no request
     assert store.get("ns1", "a").metadata.name == "a"
     assert store.get("ns3", "c").metadata.name == "c"
     for namespace, name in (("ns2", "b"), ("ns4", "d")):
@@ -129,7 +131,7 @@ def test_an_old_answer_is_better_than_none_and_a_newer_one_stays(server: Server,
     server.answer = lambda namespace, name: secret(name, "5")
     server.cached = secret("a", "4")
     assert store.get("ns1", "a").metadata.resource_version == "5"
-    # Only what was once read is good enough from the memory of the API server.
+    # Only an object that was read before may come from the API server's cache.
     assert [version for _, _, version in server.gets] == ["", "", "0", "0", ""]
 
 
@@ -236,7 +238,7 @@ def test_no_ttl_without_a_node() -> None:
 
 @pytest.mark.parametrize("fault", [ConnectionRefusedError("down"), ValueError("no node"), RecursionError()])
 def test_no_ttl_from_a_node_that_cannot_be_read(fault: Exception) -> None:
-    """The object that is asked for is another one, and may be had."""
+    """The default TTL applies if the node cannot be read, because the requested object may still be readable."""
 
     def refuse(ctx: golang.Context) -> v1.Node:
         raise fault
@@ -251,7 +253,7 @@ def test_another_pod_asks_anew(server: Server, clock: testingclock.FakeClock) ->
     for name in ("s1", "s10", "s2"):
         manager.get_object("ns1", name)
     assert sorted(server.taken()) == ["s1", "s10", "s2"]
-    # An update of the pod asks for what is new in it.
+    # An update of the pod requests its new objects.
     manager.register_pod(pod_with("s1", "s2", "s20", "s3"))
     for name in ("s1", "s2", "s20", "s3"):
         manager.get_object("ns1", name)
@@ -282,7 +284,7 @@ def test_references_follow_the_pods(server: Server, clock: testingclock.FakeCloc
     manager.register_pod(pod_with("s5", pod="two"))
     manager.register_pod(pod_with("s1", namespace="ns2"))
     manager.register_pod(pod_with("s6", pod="gone"))
-    manager.unregister_pod(pod_with(pod="gone"))  # by what was registered, not by what the pod says last
+    manager.unregister_pod(pod_with(pod="gone"))  # the registered references count, not those of the pod's last version
     counts = {name: store.reference_count("ns1", name) for name in ("s1", "s2", "s3", "s4", "s5", "s6")}
     assert counts == {"s1": 1, "s2": 1, "s3": 1, "s4": 0, "s5": 1, "s6": 0}
     assert store.reference_count("ns2", "s1") == 1

@@ -1,4 +1,4 @@
-"""What a manager of objects that pods refer to can do, and what the store behind it can.
+"""Define the manager of objects that pods refer to, and the store behind it.
 
 Go: pkg/kubelet/util/manager/manager.go
 """
@@ -16,43 +16,43 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Manager(Protocol[T_co]):
-    """Objects of one kind, by the pods that refer to them. Safe from any thread; objects are shared: never modify."""
+    """Define the manager of objects of one kind. Thread-safe; objects are shared, so callers must not change them."""
 
     def get_object(self, namespace: str, name: str) -> T_co:
-        """An object that a registered pod refers to.
+        """Return an object that a registered pod refers to.
 
-        Raises LookupError for any other, apierrors.StatusError (not found) where there is none of that name, and
-        what kept it from being read.
+        Raise LookupError for any other object, apierrors.StatusError (not found) if the object does not exist, and the
+        error of a failed read.
         """
         ...
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Have at hand what the pod refers to, in its present version. Never waits for the API server."""
+        """Provide the objects that the pod refers to in its present version. Do not wait for the API server."""
         ...
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Forget what no other registered pod refers to. Never waits for the API server."""
+        """Forget the objects that no other registered pod refers to. Do not wait for the API server."""
         ...
 
 
 class Store(Protocol[T_co]):
-    """Objects that are kept as long as somebody refers to them. Safe from any thread."""
+    """Define the store of objects, which it keeps while they have references. Thread-safe."""
 
     def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
-        """Count one more reference from the pod of that uid."""
+        """Add a reference from the pod with this UID."""
         ...
 
     def delete_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
-        """Take back one reference; with the last one the object goes."""
+        """Remove a reference; without references the object is removed too."""
         ...
 
     def get(self, namespace: str, name: str) -> T_co:
-        """Raises as Manager.get_object."""
+        """Return an object. Raise the same errors as Manager.get_object."""
         ...
 
 
 def visited_names(visit: Callable[[v1.Pod, podutil.Visitor], bool], pod: v1.Pod) -> set[str]:
-    """The names that visit comes across in the pod, all of them."""
+    """Return all names that `visit` finds in the pod."""
     names: set[str] = set()
 
     def note(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Objects of the API server that tests put in.
+"""Provide a manager with the API objects that a test sets.
 
 Go: pkg/kubelet/secret/fake_manager.go, pkg/kubelet/configmap/fake_manager.go
 """
@@ -14,18 +14,18 @@ T = TypeVar("T", v1.Secret, v1.ConfigMap)
 
 
 class FakeObjectManager(Generic[T]):
-    """Has the objects that it was made with, and says for which pods it was asked to have some at hand."""
+    """Return the given objects, and record the registered pods."""
 
     def __init__(self, resource: str, *objects: T) -> None:
         self._resource = resource
-        # By namespace and name.
+        # The keys are namespace and name.
         self.objects: dict[tuple[str, str], T] = {
             (each.metadata.namespace, each.metadata.name): each for each in objects
         }
         self.registered: list[v1.Pod] = []
-        # Namespace and name of each that was asked for.
+        # The namespace and name of each read.
         self.reads: list[tuple[str, str]] = []
-        # What get_object raises, if anything.
+        # The error that get_object raises, if any.
         self.err: Exception | None = None
 
     def get_object(self, namespace: str, name: str) -> T:

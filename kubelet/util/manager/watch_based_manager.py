@@ -1,4 +1,4 @@
-"""Objects kept up to date by a watch of each one.
+"""Keep objects up to date with a watch for each of them.
 
 Go: pkg/kubelet/util/manager/watch_based_manager.go
 """
@@ -28,39 +28,41 @@ from pkg.client_go.tools import cache
 
 T = TypeVar("T")
 
-# Objects of one kind that are watched for one pod, and for all. Each watch has a thread or two and a connection.
+# The maximum number of watched objects of one kind for a pod, and for all pods. Each watch needs one or two threads and
+# a connection.
 MAX_WATCHED_PER_POD = 100
 MAX_WATCHED = 2048
-# Seconds for which the answer about an object that is not watched is good.
+# The time, in seconds, for which an unwatched object is cached.
 UNWATCHED_TTL = 60.0
 
-# All times in seconds.
+# Times in seconds.
 _MIN_IDLE_TIME = 60.0
 _RECYCLE_PERIOD = 60.0
-# Objects in volumes are read anew once per resync interval: only those in environments come to this age.
+# The kubelet reads objects of volumes once in each resync interval, so only objects of environment variables become
+# this old.
 _IDLE_RESYNC_INTERVALS = 5
-# How long a get waits for a watch that has just begun.
+# The time that a read waits for a new watch.
 _SYNC_TIMEOUT = 1.0
-# Longer than a reflector's own, for there are many of these watches.
+# This is longer than a reflector's default, because there are many of these watches.
 _MIN_WATCH_TIMEOUT = 1800.0
 
 
 class Client(cache.ListerWatcher[T], Protocol[T]):
-    """Reads the objects of one namespace; a kubernetes.ResourceClient."""
+    """Define how to read the objects of a namespace; kubernetes.ResourceClient does."""
 
     def get(self, ctx: golang.Context, name: str, options: metav1.GetOptions | None = None) -> T: ...
 
 
 class CacheStore(cache.Cache[T]):
-    """The store of one reflector: at most one object, and whether the API server has been heard of it."""
+    """Hold the object of a reflector, which is at most one, and whether the API server has answered."""
 
     def __init__(self, on_appear: Callable[[], None]) -> None:
-        """on_appear is called when the object is there that was missed, from the thread that brings it."""
+        """Create a store; the thread that adds a missed object calls on_appear."""
         super().__init__(cache.meta_namespace_key_func)
         self._on_appear = on_appear
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # guards the fields below
         self._initialized = False
-        # Closed once initialized.
+        # Closed when the store is initialized.
         self._synced: golang.Channel[None] = golang.Channel()
         self._missed = False
 
@@ -77,10 +79,10 @@ class CacheStore(cache.Cache[T]):
         self._tell_if_missed()
 
     def miss(self) -> None:
-        """Somebody has asked for the object in vain, and wants to hear of it."""
+        """Record that a read missed the object, so that its appearance is reported."""
         with self._lock:
             self._missed = True
-        # It may have come meanwhile.
+        # The object may have appeared meanwhile.
         self._tell_if_missed()
 
     def _tell_if_missed(self) -> None:
@@ -96,7 +98,7 @@ class CacheStore(cache.Cache[T]):
             return self._initialized
 
     def wait_until_synced(self, timeout: float) -> bool:
-        """Whether it is, or comes to be within so many seconds."""
+        """Report whether the store is synced, after a wait of at most `timeout` seconds."""
         with self._lock:
             synced = self._synced
         synced.recv(timeout)
@@ -110,48 +112,49 @@ class CacheStore(cache.Cache[T]):
 
 
 class ObjectCacheItem(Generic[T]):
-    """One object, its reflector, and who refers to it. Has a thread while the object is watched."""
+    """Hold an object, its reflector and its references. A watched object has a thread."""
 
     def __init__(
         self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector, watched_for: types.UID
     ) -> None:
-        """`watched_for` is the uid of the first pod that refers to the object."""
+        """Create an item; `watched_for` is the UID of the first pod that refers to the object."""
         self.store = store
         self.watched_for = watched_for
-        # By pod uid; guarded by the lock of the ObjectCache.
+        # The keys are pod UIDs; the lock of the ObjectCache guards the references.
         self.references: Counter[types.UID] = Counter()
         self._ctx = ctx
         self._reflector = reflector
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # guards the fields below
         self._last_access_time: float | None = None
         self._immutable = False
         self._closed = False
-        # Ends the reflector; None while there is none.
+        # Stops the reflector; None if it does not run.
         self._cancel: Callable[[], None] | None = None
         self._thread: golang.Thread | None = None
         try:
             self.restart_reflector_if_needed()
         except golang.ThreadError as err:
-            # Who wants to read the object tries again.
+            # The next read of the object tries again.
             klog.error_s(err, "Failed to watch an object that a pod refers to")
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody watches the object."""
+        """Report whether the object has no watch."""
         with self._lock:
             return self._cancel is None
 
     def stop(self) -> bool:
-        """Watch the object no more; returns whether somebody did."""
+        """Stop the watch, and report whether there was one."""
         with self._lock:
             return self._stop_locked()
 
     def close(self) -> None:
-        """Watch the object never again.
+        """Stop the watch permanently.
 
-        DIVERGES (fault of Go): a read of a config map or secret that the last pod just lets go of begins no watch.
-        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: it may begin one.
-        Why: nobody would end that watch.
+        DIVERGES (fault of Go): a read of a config map or secret starts no watch after the last pod's reference was
+        removed.
+        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: it may start one.
+        Why: no code would stop that watch.
         Test: watch_based_manager_test.py:test_who_asked_before_the_last_reference_went_begins_no_watch
         """
         with self._lock:
@@ -174,27 +177,27 @@ class ObjectCacheItem(Generic[T]):
             self._immutable = True
 
     def stop_if_idle(self, now: float, max_idle_time: float) -> bool:
-        """Watch no more what nobody has asked for in so many seconds; returns whether that was so."""
+        """Stop the watch if the object was not read for `max_idle_time` seconds, and report whether that was so."""
         with self._lock:
-            # A list that a busy API server works on would have to be made again.
+            # Do not interrupt a list that a busy API server is working on; it would have to start again.
             if not self.store.has_synced():
                 return False
             last = self._last_access_time
             return (last is None or now > last + max_idle_time) and self._stop_locked()
 
     def restart_reflector_if_needed(self) -> None:
-        """Watch the object, unless it is watched, can never change again, or nobody needs it any more.
+        """Start the watch, unless the object is watched, is immutable, or is no longer needed.
 
-        Raises golang.ThreadError; the next call tries again.
+        Raise golang.ThreadError; the next call tries again.
         """
         with self._lock:
             if self._immutable or self._closed or self._cancel is not None or self._ctx.err() is not None:
                 return
-            # DIVERGES (fault of Go): what an earlier watch of a config map or secret has left counts as old from when
-            # the next watch begins.
-            # Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCacheItem).stopThreadUnsafe: from when the
-            # earlier one is told to stop.
-            # Why: what the earlier watch still writes as it stops would count as new.
+            # DIVERGES (fault of Go): the result of an earlier watch of a config map or secret becomes stale when the
+            # next watch starts.
+            # Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCacheItem).stopThreadUnsafe: it becomes stale
+            # when the earlier watch is told to stop.
+            # Why: what the earlier watch still writes while it stops would count as fresh.
             # Test: watch_based_manager_test.py:test_what_a_watch_writes_as_it_ends_is_old
             self.store.unset_initialized()
             ctx, cancel = golang.with_cancel(self._ctx)
@@ -212,12 +215,12 @@ class ObjectCacheItem(Generic[T]):
 
 
 class ObjectCache(Generic[T]):
-    """A Store that watches each object by itself: the node may read no others than those that its pods refer to.
+    """Store objects with a watch for each, because a node may read only the objects that its pods refer to.
 
-    DIVERGES (platform): config maps and secrets beyond MAX_WATCHED_PER_POD or MAX_WATCHED are not watched, but read
-    when a pod needs them, and kept for a minute.
-    Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).AddReference: all are watched.
-    Why: each watch needs a thread, and a pod that refers to thousands of them would take all that there may be.
+    DIVERGES (platform): the kubelet does not watch config maps and secrets beyond MAX_WATCHED_PER_POD or MAX_WATCHED.
+    It reads them when a pod needs them, and caches them for a minute.
+    Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).AddReference: watches all objects.
+    Why: each watch needs a thread, and a pod that refers to thousands of objects would use up all threads.
     Test: watch_based_manager_test.py:test_what_a_pod_refers_to_beyond_a_number_is_not_watched,
     watch_based_manager_test.py:test_what_all_pods_refer_to_beyond_a_number_is_not_watched
     """
@@ -234,14 +237,15 @@ class ObjectCache(Generic[T]):
         on_appear: Callable[[Collection[types.UID]], None],
         get_object: GetObjectFunc[T],
     ) -> None:
-        """`client` lists and watches a namespace. All watches end with ctx.
+        """Create a cache; `client` lists and watches a namespace. All watches end with ctx.
 
-        What has not been asked for in max_idle_time seconds (a minute at least) is not watched until it is. When there
-        is an object that was asked for in vain before, on_appear gets the uids of the pods that refer to it.
+        The cache stops the watch of an object that was not read for max_idle_time seconds (at least a minute); the next
+        read starts a watch again. When an object appears that an earlier read missed, on_appear gets the UIDs of the
+        pods that refer to it.
 
-        DIVERGES (safer): pods that wait for a missing config map or secret are synced as soon as it is there.
-        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: they are not told.
-        Why: such a pod would otherwise start up to two minutes later, when it tries again by itself.
+        DIVERGES (safer): the kubelet syncs pods that wait for a missing config map or secret as soon as it appears.
+        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: does not notify the pods.
+        Why: otherwise such a pod would start up to two minutes later, at its next attempt.
         Test: watch_based_manager_test.py:test_who_has_asked_in_vain_is_told_once
         """
         self._ctx = ctx
@@ -253,9 +257,9 @@ class ObjectCache(Generic[T]):
         self._max_idle_time = max(max_idle_time, _MIN_IDLE_TIME)
         self._on_appear = on_appear
         self._unwatched = ObjectStore(get_object, clock, lambda: None, UNWATCHED_TTL)
-        self._lock = threading.Lock()  # guards _items, the references of each, and _watched_for
+        self._lock = threading.Lock()  # guards _items, the references of each item, and _watched_for
         self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
-        # By the uid of the pod for which the watch was begun.
+        # The number of watches by the UID of the pod for which each was started.
         self._watched_for: Counter[types.UID] = Counter()
         name = f"{group_resource}-cache-recycle"
         golang.go(wait.until, self.start_recycle_idle_watch, _RECYCLE_PERIOD, ctx, clock, name=name)
@@ -310,7 +314,7 @@ class ObjectCache(Generic[T]):
         item = self.item(namespace, name)
         if item is None:
             return self._unwatched.get(namespace, name)
-        # Whatever comes of it: the watch must not be ended while somebody waits for it.
+        # Set the time in every case: the idle check must not stop the watch while a read waits for it.
         item.set_last_access_time(self._clock.monotonic())
         item.restart_reflector_if_needed()
         if not item.store.wait_until_synced(_SYNC_TIMEOUT):
@@ -328,7 +332,7 @@ class ObjectCache(Generic[T]):
         return obj
 
     def start_recycle_idle_watch(self) -> None:
-        """End the watches of objects that nobody has asked for in a long time; the next get begins a new one."""
+        """Stop the watches of objects that were not read for a long time; the next read starts a new one."""
         now = self._clock.monotonic()
         with self._lock:
             idle = [key for key, item in self._items.items() if item.stop_if_idle(now, self._max_idle_time)]
@@ -351,7 +355,7 @@ def new_watch_based_manager(
     clock: clock_.Clock,
     on_appear: Callable[[Collection[types.UID]], None],
 ) -> CacheBasedManager[T]:
-    """A manager that watches all objects which registered pods refer to, until ctx ends."""
+    """Return a manager that watches the objects of registered pods until ctx ends."""
     idle = resync_interval * _IDLE_RESYNC_INTERVALS
 
     def get_object(namespace: str, name: str, options: metav1.GetOptions) -> T:

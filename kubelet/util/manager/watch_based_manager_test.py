@@ -1,4 +1,4 @@
-"""Tests of objects that are watched, each by itself."""
+"""Test objects that have a watch each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class World:
         self.source: FakeControllerSource[v1.Secret] = FakeControllerSource(v1.Secret)
         self.clock = testingclock.FakeClock()
         self.namespaces: list[str] = []
-        # The pods that were told each time.
+        # The pods of each notification.
         self.told: golang.Channel[set[str]] = golang.Channel(10)
         self.cache = manager_.ObjectCache(
             ctx,
@@ -52,7 +52,7 @@ class World:
             lambda pods: self.told.send(set(pods)),
             self._get,
         )
-        # The names that the API server was asked for one by one.
+        # The names that were requested from the API server individually.
         self.asked: list[str] = []
 
     def _get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
@@ -64,7 +64,7 @@ class World:
         return self.source
 
     def get(self) -> str | None:
-        """Which version there is, None if there is none."""
+        """Return the version of the object, or None if it does not exist."""
         try:
             return self.cache.get("ns", "name").metadata.labels["version"]
         except apierrors.StatusError as err:
@@ -81,7 +81,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer than a pod should wait."""
+    """Extend the timeout, because a busy machine may take longer than a pod should wait."""
     monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", _WAIT)
 
 
@@ -258,7 +258,7 @@ def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -
     world.cache.start_recycle_idle_watch()
     assert not world.watched()
     world.source.modify(secret("2"))
-    # What was known when the watch ended does not count any more.
+    # The object from the earlier watch no longer counts.
     assert world.get() == "2"
     assert world.watched()
     for _ in range(4):
@@ -297,7 +297,7 @@ def test_a_watch_that_has_not_begun_is_not_ended(world: World, monkeypatch: pyte
         world.get()
     world.source.watch_errors.clear()
     wait_for("the first list is there", lambda: world.cache.item("ns", "name").store.has_synced())  # type: ignore[union-attr]
-    # Somebody has asked for it meanwhile.
+    # The object was read meanwhile.
     world.cache.start_recycle_idle_watch()
     assert world.watched()
 

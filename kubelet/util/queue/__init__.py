@@ -1,4 +1,4 @@
-"""The queue through which pod workers come back to a pod later.
+"""Queue the pods that pod workers sync later.
 
 Go: pkg/kubelet/util/queue
 """

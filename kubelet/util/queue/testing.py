@@ -1,4 +1,4 @@
-"""A queue of pods to be synced later that does not wait."""
+"""Provide a work queue without delays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pkg.apimachinery import types
 
 
 class FakeWorkQueue:
-    """A work queue that is always due."""
+    """Return all items at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A queue of pods that are to be synced at a later time.
+"""Queue the pods that are to be synced at a later time.
 
 Go: pkg/kubelet/util/queue/work_queue.go
 """
@@ -14,23 +14,23 @@ from pkg.apimachinery import types
 
 
 class WorkQueue(Protocol):
-    """Items that become ready when their time has come. Safe from any thread."""
+    """Define a queue of items that become ready at their times. Thread-safe."""
 
     def get_work(self) -> list[types.UID]:
-        """Take out and return the items that are ready, the most overdue one first."""
+        """Remove and return the items that are ready, the most overdue one first."""
         ...
 
     def enqueue(self, item: types.UID, delay: float) -> None:
-        """Make item ready `delay` seconds from now, whatever time it was queued for before."""
+        """Make the item ready `delay` seconds from now; this replaces an earlier time."""
         ...
 
 
 class BasicWorkQueue:
-    """The work queue of the pod workers.
+    """Run the work queue of the pod workers.
 
-    Go looks at every item each time. Here a heap keeps the earliest deadline on top, so that asking costs
-    nothing while nothing is ready. An entry that a later enqueue of its item replaced stays in the heap until
-    its time has come, and is told by its deadline differing from the item's.
+    Go checks every item at each call. Here a heap has the earliest deadline on top, so that a call without a ready item
+    costs nothing. When a later enqueue replaces the deadline of an item, the old entry stays in the heap until its
+    time. It does not count, because its deadline differs from the item's.
     """
 
     def __init__(self, clock: clockpkg.Clock) -> None:
@@ -63,11 +63,11 @@ class BasicWorkQueue:
                 self._drop_replaced_locked()
 
     def _drop_replaced_locked(self) -> None:
-        """Rebuild the heap from what counts: items enqueued anew again and again must not pile up."""
+        """Rebuild the heap without replaced entries, so that repeated enqueues do not fill it."""
         self._heap = [(deadline, item) for item, deadline in self._deadlines.items()]
         heapq.heapify(self._heap)
 
     def __len__(self) -> int:
-        """The number of items waiting."""
+        """Return the number of waiting items."""
         with self._lock:
             return len(self._deadlines)

@@ -1,4 +1,4 @@
-"""Small data that outlives the process, by key.
+"""Store small data by key across restarts.
 
 Go: pkg/kubelet/util/store
 """

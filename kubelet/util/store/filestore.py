@@ -1,4 +1,4 @@
-"""A store that keeps each key in a file of its own.
+"""Store each key in its own file.
 
 Go: pkg/kubelet/util/store/filestore.go
 """
@@ -14,10 +14,10 @@ _TMP_PREFIX = "."
 
 
 class FileStore:
-    """Keyed data in the files of one directory. A reader never sees half of a new content."""
+    """Store data by key in the files of a directory. Writes are atomic."""
 
     def __init__(self, path: str) -> None:
-        """Make the directory if it is not there; raises OSError."""
+        """Create the directory if it is missing. Raise OSError."""
         self._directory = Path(path)
         filesystem.mkdir_all(self._directory, 0o755)
 

@@ -1,4 +1,4 @@
-"""What a store of small keyed data must do.
+"""Define a store of small data by key.
 
 Go: pkg/kubelet/util/store/store.go
 """
@@ -13,29 +13,29 @@ _KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 class ErrKeyNotFound(KeyError):
-    """The key is not in the store."""
+    """Signal that the key is not in the store."""
 
     def __str__(self) -> str:
         return f"key is not found: {self.args[0]}"
 
 
 class Store(Protocol):
-    """Data by key. Safe from any thread. A bad key raises ValueError, a failing disk OSError."""
+    """Define a store of data by key. Thread-safe. An invalid key raises ValueError, a failing disk OSError."""
 
     def write(self, key: str, data: bytes) -> None: ...
 
     def read(self, key: str) -> bytes:
-        """Raises ErrKeyNotFound if the key is not there."""
+        """Return the data. Raise ErrKeyNotFound if the key is missing."""
         ...
 
     def delete(self, key: str) -> None:
-        """A key that is not there is no error."""
+        """Remove the key if it is present."""
         ...
 
     def list(self) -> list[str]: ...
 
 
 def validate_key(key: str) -> None:
-    """Raise ValueError unless key is 1 to 250 of [A-Za-z0-9._-] with a letter or digit at both ends."""
+    """Raise ValueError unless the key has 1 to 250 characters of [A-Za-z0-9._-] and a letter or digit at both ends."""
     if len(key) > _KEY_MAX_LENGTH or not _KEY.fullmatch(key):
         raise ValueError(f'invalid key: "{key}"')

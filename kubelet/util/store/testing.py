@@ -1,4 +1,4 @@
-"""What a store writes, for tests of what a kubelet that dies leaves behind."""
+"""Record the writes of stores, for tests of a kubelet that dies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubelet.util.store.filestore import FileStore
 
 
 def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Each content that any FileStore writes from now on, in order."""
+    """Return a list that records the content of each write of any FileStore, in order."""
     written: list[bytes] = []
     write = FileStore.write
 

@@ -1,4 +1,4 @@
-"""Whether memory may be swapped out.
+"""Find out whether the kernel may swap memory out.
 
 Go: pkg/kubelet/util/swap
 """

@@ -1,4 +1,4 @@
-"""Whether memory may be swapped out.
+"""Find out whether the kernel may swap memory out.
 
 Go: pkg/kubelet/util/swap/swap_util.go
 """
@@ -14,26 +14,26 @@ from pkg import klog, mount_utils
 from pkg.util import procfs
 
 TMPFS_NOSWAP_OPTION = "noswap"
-# The first kernel that has the option.
+# The first kernel version with the option.
 _TMPFS_NOSWAP_SUPPORT_KERNEL_VERSION = (6, 4)
 _UID_MAP = Path("/proc/self/uid_map")
 
 
 _lock = threading.Lock()
-# None until it has been found out; guarded by _lock.
+# None until the result is known; guarded by _lock.
 _tmpfs_noswap_option_supported: bool | None = None
 
 
 def is_swap_on(swaps: str = "/proc/swaps") -> bool:
-    """Whether there is a device or file that memory can be swapped out to. Raises OSError."""
+    """Report whether the machine has a swap device or file. Raise OSError."""
     path = Path(swaps)
-    # A kernel without swap has no such file.
+    # A kernel without swap lacks this file.
     return path.exists() and _is_swap_on_according_to_proc_swaps(procfs.read(path))
 
 
 def _is_swap_on_according_to_proc_swaps(proc_swaps_content: str) -> bool:
     content = proc_swaps_content.strip()
-    # The first line holds the names of the columns.
+    # The first line holds the column names.
     swap_on = "\n" in content
     if swap_on:
         klog.info_s("Swap is on", **{"/proc/swaps contents": content})
@@ -41,9 +41,10 @@ def _is_swap_on_according_to_proc_swaps(proc_swaps_content: str) -> bool:
 
 
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
-    """Whether tmpfs can be kept out of swap; found out once, on old kernels by trying it below mount_path.
+    """Report whether tmpfs supports the option noswap.
 
-    Not when in doubt, which is not remembered.
+    The result is cached. On old kernels a mount below mount_path finds it out. If that fails for another reason, the
+    result is False and is not cached.
     """
     global _tmpfs_noswap_option_supported
     with _lock:
@@ -53,7 +54,7 @@ def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path:
 
 
 def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) -> bool | None:
-    """None when it cannot be told: for a full disk, say, or descriptors that are short."""
+    """Return None if the result is unknown, for example because the disk is full or no descriptor is free."""
     if _running_in_user_ns():
         klog.info_s("Running under a user namespace - tmpfs noswap is not supported")
         return False
@@ -72,16 +73,16 @@ def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) ->
         mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", [TMPFS_NOSWAP_OPTION], [])
     except OSError as err:
         klog.info_s("error mounting tmpfs with the noswap option. Assuming not supported", error=err)
-        # What has a number did not come from mount(8): it could not be run.
+        # An error with a number does not come from mount(8): the program could not be run.
         return False if err.errno is None else None
     finally:
-        # Whatever cannot be undone is left: no volume has to fail for that.
+        # A failed clean-up leaves files behind, but must not make the volume fail.
         mount_utils.clean_after_failed_mount(directory, mounter)
     return True
 
 
 def _running_in_user_ns() -> bool:
-    """Whether not every id is what it is on the machine."""
+    """Report whether the user ids differ from those of the machine."""
     try:
         return procfs.read(_UID_MAP).split() != ["0", "0", str(2**32 - 1)]
     except FileNotFoundError:

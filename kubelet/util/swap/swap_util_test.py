@@ -1,4 +1,4 @@
-"""Tests of what is known of swap."""
+"""Test the detection of swap."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_mount_that_cannot_be_undone_is_left_once(tmp_path: Path, monkeypatch: p
     mounter = FakeMounter()
 
     def busy(target: str) -> None:
-        # As the kernel has it with what is mounted.
+        # The kernel refuses to remove a mounted directory, like one that is not empty.
         (tmp_path / target / "busy").touch()
         raise OSError("target is busy")
 

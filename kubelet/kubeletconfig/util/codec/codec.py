@@ -1,4 +1,4 @@
-"""Text to a defaulted configuration.
+"""Decode text to a configuration with defaults.
 
 Go: pkg/kubelet/kubeletconfig/util/codec/codec.go
 """
@@ -15,7 +15,7 @@ from pkg import klog
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A configuration, the fields that were set in its text, and the faults of the text that were passed over."""
+    """Hold a configuration, the fields that its text sets, and the faults of the text that were ignored."""
 
     configuration: KubeletConfiguration
     document: scheme.Document
@@ -23,9 +23,9 @@ class Decoded:
 
 
 def decode_kubelet_configuration(data: bytes) -> Decoded:
-    """Read YAML or JSON and fill in the defaults. Raises ValueError that names every wrong value.
+    """Read YAML or JSON, and set the defaults. Raise ValueError, which names every invalid value.
 
-    Fields that are not known, or there twice, are logged and passed over.
+    Unknown and duplicate fields are logged and ignored.
     """
     try:
         found = scheme.decode_leniently(data)
@@ -40,8 +40,9 @@ def decode_kubelet_configuration(data: bytes) -> Decoded:
 
 
 def decode_kubelet_configuration_into_json(data: bytes) -> scheme.LenientDocument:
-    """Read a drop-in, without defaults. Raises ValueError that names every wrong value and every field that is there
-    twice.
+    """Read a drop-in without defaults.
+
+    Raise ValueError, which names every invalid value and every duplicate field.
     """
     found = scheme.decode_leniently(data)
     if found.duplicates:

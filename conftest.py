@@ -1,4 +1,4 @@
-"""What holds for every test: it ends its threads, lets no thread crash, and warns of nothing."""
+"""Check for every test that it ends its threads, that no thread crashes, and that there are no warnings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 
 from pkg import golang, klog
 
-# How long threads that were told to stop may take to do so.
+# The time, in seconds, in which stopped threads must end.
 _GRACE = 30.0
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many cases there were of a call that goes wrong."""
+    """Print the number of cases of a failing call."""
     cases = [each for each in terminalreporter.stats.get("passed", []) if "::test_call_that_" in each.nodeid]
     if cases:
-        terminalreporter.write_line(f"{len(cases)} cases of a call that goes wrong")
+        terminalreporter.write_line(f"{len(cases)} cases of a failing call")
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail the test in which an exception left a thread."""
+    """Fail the test if an exception ends a thread."""
     crashes: list[str] = []
 
     def note(args: threading.ExceptHookArgs) -> None:
@@ -42,7 +42,7 @@ def _no_thread_crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_leaked_threads(_no_thread_crashes: None) -> Iterator[None]:
-    """Fail the test that leaves a thread running: one started by golang.go, or any that is no daemon."""
+    """Fail the test if it leaves a thread running: one started by golang.go, or any other non-daemon thread."""
     before = set(threading.enumerate())
     yield
     deadline = monotonic() + _GRACE
@@ -54,7 +54,7 @@ def _no_leaked_threads(_no_thread_crashes: None) -> Iterator[None]:
 
 @pytest.fixture
 def ctx() -> Iterator[golang.Context]:
-    """Ends with the test."""
+    """Provide a context that ends with the test."""
     ctx, cancel = golang.with_cancel(golang.background())
     yield ctx
     cancel()
@@ -62,7 +62,7 @@ def ctx() -> Iterator[golang.Context]:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What is logged during the test."""
+    """Provide the log of the test."""
     out = io.StringIO()
     klog.set_output(out)
     yield out
@@ -71,7 +71,7 @@ def log() -> Iterator[io.StringIO]:
 
 @pytest.fixture(autouse=True)
 def _no_warnings() -> Iterator[None]:
-    """Turn warnings into exceptions where they arise."""
+    """Turn warnings into exceptions where they occur."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

@@ -1,8 +1,8 @@
-"""What setup.cfg cannot say: which packages there are, and which have another name when they are installed.
+"""Define what setup.cfg cannot express: the list of packages, and those with another name after the installation.
 
-The checkout's package `cmd` is installed as `kubelet_cmd`. Under its own name it could not be imported: the standard
-library has a `cmd` too, and wins. What of the tests' framework serves other programs is another distribution, which
-hack/dist-testing builds.
+The checkout's package `cmd` is installed as `kubelet_cmd`. Its own name cannot be imported, because the standard
+library's `cmd` takes precedence. The parts of the test framework that serve other programs are another distribution,
+which hack/dist-testing builds.
 """
 
 from setuptools import find_namespace_packages, setup

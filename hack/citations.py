@@ -1,7 +1,7 @@
-"""What docstrings cite of Go: collects it, and finds what Go does not declare.
+"""Collect the Go names that docstrings cite, and find those that Go does not declare.
 
-A citation begins a line, or follows a sentence or an opening bracket. It ends at a full stop, a semicolon or the
-paragraph's end:
+A citation begins a line, or follows a sentence or an opening bracket. It ends at a full stop, a semicolon or the end of
+the paragraph:
 
     Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist
     Go: k8s.io/client-go/rest/client.go, request.go (Request.Watch)
@@ -10,13 +10,13 @@ paragraph's end:
     Go: newRuntimeVersion
     Go: none; there each package has its own
 
-What has a slash or ends in `.go` is a file or package; a file without a folder is in that of the path before it. What
-has a capital letter or a dot is a symbol, and so is the first word, and each that stands alone between commas or
-brackets. It is one of the file or package before it, of a package that it names itself, or else of what this docstring
-and those around it cite.
+A word with a slash or the ending `.go` is a file or package; a file without a folder is in the folder of the previous
+path. A word with a capital letter or a dot is a symbol, and so are the first word and each word that stands alone
+between commas or brackets. A symbol belongs to the file or package before it, to a package that it names itself, or
+else to a file that this docstring or an enclosing one cites.
 
-Go's names are in the tables of hack/go-map; cited-v1.36.2.tsv has what the map leaves out. The records of
-docs/divergences.md have a check of their own.
+Go's names are in the tables of hack/go-map; cited-v1.36.2.tsv has those that the map leaves out. Another check covers
+the records of docs/divergences.md.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ CITED = ROOT / "hack/go-map/cited-v1.36.2.tsv"
 SOURCES = ("kubelet", "cmd", "pkg")
 _CITATION = re.compile(r"(?:^|(?<=[.!?)]\s)|(?<=\())Go: (.+?)(?=\.(?:[\s)]|\Z)|;|\Z)", re.M | re.S)
 _BEFORE = " in 1.27"
-# A path and what it declares; empty for the file or package itself.
+# A path and a name that it declares; the name is empty for the file or package itself.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """Of a module, class or function; `name` is "Class.method", and empty for the module. `around` are outer ones."""
+    """Hold the docstring of a module, class or function.
+
+    `name` is "Class.method", and empty for the module. `around` holds the enclosing docstrings.
+    """
 
     path: str
     name: str
@@ -50,18 +53,18 @@ class Docstring:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A file or package, or a symbol of it; `place` is empty for a symbol that follows none."""
+    """Represent a cited file, package or symbol; `place` is empty for a symbol that follows no path."""
 
     place: str
     symbol: str = ""
     before: bool = False
 
 
-# ---- What is cited ----
+# ---- The citations ----
 
 
 def collect(root: Path = ROOT) -> Iterator[Docstring]:
-    """All docstrings that cite something."""
+    """Yield all docstrings with citations."""
     for source in SOURCES:
         for path in sorted((root / source).rglob("*.py")):
             text = path.read_text()
@@ -82,14 +85,17 @@ def _docstrings(path: str, node: ast.AST, name: str = "", around: tuple[str, ...
 
 
 def sentences(text: str) -> Iterator[str]:
-    """What follows `Go: `, on one line each."""
+    """Yield the text after each `Go: `, on one line."""
     for paragraph in re.split(r"\n\s*\n", text):
         if "DIVERGES" not in paragraph:
             yield from (" ".join(found[1].split()) for found in _CITATION.finditer(paragraph))
 
 
 def parse(sentence: str, folder: str = "", packages: Collection[str] = ()) -> Iterator[Cited]:
-    """What a sentence cites. `folder` is where its first file is; `packages` are those without a slash, like `os`."""
+    """Yield the citations of a sentence.
+
+    `folder` is the folder of its first file; `packages` are the packages without a slash, such as `os`.
+    """
     place, place_before, first = "", False, True
     for item in re.split(r"[,()]", re.sub(r"\(\*(\w+)\)\.", r"\1.", sentence)):
         before = item.strip().endswith(_BEFORE)
@@ -110,12 +116,12 @@ def folder_of(place: str) -> str:
     return place.rpartition("/")[0] if place.endswith(".go") else place
 
 
-# ---- What Go declares ----
+# ---- The declarations of Go ----
 
 
 @dataclass(slots=True)
 class Declared:
-    """Of each package the files, and of each file the names ("Type.Method"). `folders` have packages in or below."""
+    """Hold the names ("Type.Method") by package and file. `folders` contain packages directly or further below."""
 
     packages: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
@@ -126,7 +132,7 @@ class Declared:
         self.folders.update("/".join(parts[:length]) for length in range(1, len(parts) + 1))
 
     def find(self, cited: Cited) -> set[Key]:
-        """The declarations that may be meant; none if there is no such one."""
+        """Return the declarations that the citation may mean; none if Go has no such name."""
         if not cited.symbol:
             there = cited.place in self.folders or any(self._files(cited.place))
             return {(cited.place, "")} if there else set()
@@ -139,7 +145,7 @@ class Declared:
         return exact or {each for each in names if each[1].endswith(f".{cited.symbol}")}
 
     def _files(self, place: str) -> Iterator[tuple[str, str]]:
-        """The file of that path, or those of the package."""
+        """Yield the file with this path, or the files of the package."""
         folder, _, file = place.rpartition("/")
         if file in self.packages.get(folder, ()):
             yield folder, file
@@ -156,7 +162,7 @@ def read_map(paths: tuple[Path, ...] = go_map.DECLARATIONS) -> Declared:
 
 
 def read_cited(path: Path = CITED) -> Declared:
-    """What the map leaves out. A row without a file is for a package that is cited as a whole."""
+    """Read the names that the map leaves out. A row without a file stands for a package that is cited as a whole."""
     declared = Declared()
     for package, file, names in go_map.read_rows((path,)):
         declared.add(package, file, filter(None, names.split(",")))
@@ -165,7 +171,9 @@ def read_cited(path: Path = CITED) -> Declared:
 
 @dataclass(slots=True)
 class Tables:
-    """What the map has, what it leaves out and docstrings cite, what 1.27 had; and which of the second was needed."""
+    """Hold the names of the map, those of the table of citations, and those of 1.27; record the used ones of the
+    second.
+    """
 
     now: Declared = field(default_factory=read_map)
     cited: Declared = field(default_factory=read_cited)
@@ -182,7 +190,7 @@ class Tables:
         return bool(found)
 
     def named(self, cited: Cited) -> Iterator[Cited]:
-        """Reads `http.ReadResponse` as a symbol of a package `http`, that of the shortest path first."""
+        """Yield the readings of `http.ReadResponse` as a symbol of a package `http`, the shortest path first."""
         package, _, symbol = cited.symbol.partition(".")
         for path in sorted([*self.now.packages, *self.cited.packages], key=len):
             if symbol and path.rpartition("/")[2] == package:
@@ -195,7 +203,7 @@ class Tables:
                 yield from (f"{path} {name}" for name in sorted(names or {""}) if (path, name) not in self.used)
 
 
-# ---- What is wrong ----
+# ---- The faults ----
 
 
 def faults(root: Path = ROOT, tables: Tables | None = None) -> list[str]:
@@ -226,5 +234,5 @@ def _fault(cited: Cited, places: list[Cited], tables: Tables) -> str:
     meant = [cited] if cited.place else around
     if any(tables.has(each) for each in [*meant, *tables.named(cited)]):
         return ""
-    where = " or ".join(dict.fromkeys(each.place for each in meant)) or "any file, for it cites none"
+    where = " or ".join(dict.fromkeys(each.place for each in meant)) or "any file, because the docstring cites none"
     return f"Go declares no {cited.symbol} in {where}"

@@ -1,15 +1,15 @@
-"""Where this kubelet differs from Go's on purpose: collects the records of it from the comments and docstrings.
+"""Collect the records of deliberate differences from the Go kubelet from comments and docstrings.
 
 A record is a paragraph of five parts, of which the first three labels begin a line:
 
     # DIVERGES (safer): what this kubelet does.
-    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: what Go's does.
-    # Why: the reason that whoever operates a cluster would accept.
+    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: what the Go kubelet does.
+    # Why: a reason that an operator of a cluster would accept.
     # Test: generic_test.py:test_that_shows_it
 
-The kind in the brackets is one of KINDS. A preference names the setting that turns it on: `(preference: --flag)`. A
-file of Go's is one in Kubernetes' tree, or an import path and a file. A test's file is looked for beside the code,
-then from the root; there may be several, with commas between them.
+The kind in the brackets is one of KINDS. A preference names the setting that turns it on: `(preference: --flag)`. A Go
+file is a path in the Kubernetes tree, or an import path and a file. A test's file is relative to the folder of the code
+or to the root; several tests have commas between them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ import go_map
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/divergences.md"
 SOURCES = ("kubelet", "cmd", "pkg")
-# What each kind says of itself in the document.
+# The explanation of each kind in the document.
 KINDS = {
-    "platform": "Python, or the machines that this kubelet runs on, leave no other way.",
-    "fault of Go": "Go's kubelet does what it does not mean to do.",
-    "safer": "What differs is seen only when something fails, hangs or asks for too much.",
-    "preference": "A setting, which is off unless somebody chooses it.",
+    "platform": "Python, or the machines that this kubelet runs on, require it.",
+    "fault of Go": "The behaviour of the Go kubelet is a fault.",
+    "safer": "The difference shows only when something fails, hangs or demands too much.",
+    "preference": "A setting turns the difference on; it is off by default.",
 }
-# What stands above this line in the document is written by hand.
+# The document's text above this line is written by hand.
 MARKER = "<!-- From here on written by hack/update-divergences. -->"
-_TITLES = {"kubelet": "The kubelet", "cmd": "The programs", "pkg": "What the kubelet imports"}
+_TITLES = {"kubelet": "The kubelet", "cmd": "The programs", "pkg": "Imported packages"}
 _SIGN = re.compile(r"\bDIVERGES\b")
 _RECORD = re.compile(
     r"DIVERGES \((?P<kind>[^:)]*)(?:: (?P<setting>[^)]+))?\): (?P<here>.+?)"
@@ -48,7 +48,7 @@ _RECORD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One record: where it stands, what it is about ("Class.method", or empty for a file), and its parts."""
+    """Hold a record: its file, the code that it describes ("Class.method", or empty for a file), and its parts."""
 
     path: str
     name: str
@@ -64,7 +64,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A text that has the sign of a record and is none."""
+    """Hold a text that has the label of a record but not its form."""
 
     path: str
     name: str
@@ -72,7 +72,7 @@ class Malformed:
 
 
 def collect(root: Path = ROOT) -> list[Divergence | Malformed]:
-    """All divergences, in the order of the files and of the lines in them."""
+    """Return all divergences, ordered by file and line."""
     files = [path for source in SOURCES for path in sorted((root / source).rglob("*.py"))]
     return [
         parse(str(path.relative_to(root)), name, text)
@@ -92,7 +92,7 @@ def parse(path: str, name: str, text: str) -> Divergence | Malformed:
 
 
 def in_source(source: str) -> Iterator[tuple[str, str]]:
-    """Name and text of each divergence in one file."""
+    """Yield the name and the text of each divergence in a file."""
     if not _SIGN.search(source):
         return
     lines, tree = source.splitlines(), ast.parse(source)
@@ -102,7 +102,7 @@ def in_source(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _text_from(lines: list[str], number: int) -> str:
-    """The sign and what follows it, up to the end of the comment, or of the paragraph in a docstring."""
+    """Return the record from its label to the end of the comment, or of the paragraph in a docstring."""
     before, sign, after = lines[number].partition("DIVERGES")
     in_comment = "#" in before
     words = [sign + after]
@@ -117,7 +117,7 @@ def _text_from(lines: list[str], number: int) -> str:
 
 
 def _name_at(tree: ast.Module, line: int) -> str:
-    """The class and function around a line, or else what is defined right below it."""
+    """Return the name of the class and function around a line, or else of the definition directly below."""
     names: list[str] = []
     body: list[ast.stmt] = tree.body
     while True:
@@ -145,11 +145,11 @@ def _first(node: ast.FunctionDef | ast.ClassDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-# ---- What is wrong with a record ----
+# ---- The faults of records ----
 
 
 def faulty(divergences: list[Divergence | Malformed], below: tuple[str, ...] = ()) -> list[str]:
-    """What is wrong with the records of the files below some folders, of all files if none is given."""
+    """Return the faults of the records below these folders, or of all records."""
     return [
         f"{each.path} {each.name}: {fault}"
         for each in divergences
@@ -172,9 +172,9 @@ def faults(divergence: Divergence | Malformed, root: Path = ROOT) -> Iterator[st
 
 def _faults_of_kind(divergence: Divergence) -> Iterator[str]:
     if divergence.kind not in KINDS:
-        yield f"{divergence.kind!r} is no kind; there are {', '.join(KINDS)}"
+        yield f"{divergence.kind!r} is not a kind; the kinds are {', '.join(KINDS)}"
     elif (divergence.kind == "preference") != bool(divergence.setting):
-        yield "a preference, and nothing else, names the setting that turns it on"
+        yield "exactly the preferences name the setting that turns them on"
 
 
 def _faults_of_go(divergence: Divergence) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _faults_of_go(divergence: Divergence) -> Iterator[str]:
 
 @cache
 def go_symbols() -> dict[str, set[str]]:
-    """What each of Go's files declares, as Go itself would name it: `(*GenericPLEG).Relist`."""
+    """Return the declarations of each Go file, written as in Go: `(*GenericPLEG).Relist`."""
     declared: dict[str, set[str]] = {}
     for package, file, kind, receiver, name, *_ in go_map.read_rows(go_map.DECLARATIONS[:1]):
         names = name.split(",") if kind.endswith("-group") else [_written(receiver, name)]
@@ -204,7 +204,7 @@ def _written(receiver: str, name: str) -> str:
 
 
 def _test_path(divergence: Divergence, test: str, root: Path) -> str | None:
-    """The file, from the root, that has the test; None if there is none."""
+    """Return the path of the file that contains the test, or None if there is none."""
     file, _, name = test.partition(":")
     for path in ((root / divergence.path).parent / file, root / file):
         if path.is_file() and re.search(rf"^\s*def {re.escape(name.rpartition('.')[2])}\(", path.read_text(), re.M):
@@ -216,7 +216,7 @@ def _test_path(divergence: Divergence, test: str, root: Path) -> str | None:
 
 
 def render(divergences: list[Divergence | Malformed]) -> str:
-    """The generated part of the document."""
+    """Return the generated part of the document."""
     lines = [MARKER, "", *_counts(divergences), ""]
     for source in SOURCES:
         lines += [f"## {_TITLES[source]}", ""]
@@ -251,7 +251,7 @@ def _rendered(divergence: Divergence | Malformed) -> Iterator[str]:
 
 
 def updated(document: str, divergences: list[Divergence | Malformed]) -> str:
-    """The document with its generated part made anew. Raises ValueError if that part has no beginning."""
+    """Return the document with a new generated part. Raise ValueError if the document lacks the marker."""
     by_hand, marker, _ = document.partition(MARKER)
     if not marker:
         raise ValueError(f"the document lacks the line {MARKER}")

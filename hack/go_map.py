@@ -1,10 +1,10 @@
-"""Which function, type or constant of the Go kubelet is where in this one.
+"""Find where each function, type and constant of the Go kubelet is in this tree.
 
-hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list what Go declares, the tables of 1.27 what it declared then, and
-older.tsv some of what was gone by 1.27. A declaration is *present* when the Python package of the same path has it
-under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv: it is *renamed* to a
-place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and name may be patterns there;
-the longest that fits counts, and a declaration's own row before any pattern.
+hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list the declarations of Go, the tables of 1.27 the earlier ones, and
+older.tsv some that were gone by 1.27. A declaration is *present* when the Python package with the same path has it
+under the same name in Python's spelling. hack/go-map/decisions.tsv decides about each of the others: it is *renamed* to
+a given place, *absent* for a reason, or *to come* with an issue. The Go file and name there may be patterns. The
+longest match counts, and an exact row counts before any pattern.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DECLARATIONS_BEFORE = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-ma
 DECLARATIONS_OLDER = (ROOT / "hack/go-map/older.tsv",)
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
-# The Go folders whose declarations must all be accounted for, and the kinds of file that are no part of the product.
+# The Go folders whose declarations must all be accounted for, and the kinds of files that are not part of the product.
 SCOPE = ("pkg/kubelet", "pkg/probe", "pkg/volume", "cmd/kubelet", "k8s.io")
 OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
 MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
 ISSUES = {"4", "5", "6", "7"}
-# Where a Go folder is here, if not in the one of the same path.
+# The Python folder of a Go folder, if their paths differ.
 _FOLDERS = {
     "pkg/kubelet": "kubelet",
     "k8s.io/apimachinery/pkg": "pkg/apimachinery",
@@ -48,10 +48,11 @@ _DUNDERS = {"string": {"__str__", "__repr__"}, "error": {"__str__", "__init__"}}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Declaration:
-    """What Go declares: a function, a method, a type, an interface, a field, or a group of constants.
+    """Describe a declaration of Go: a function, a method, a type, an interface, a field, or a group of constants.
 
-    `receiver` is the type of a method or field, without the asterisk; `name` has all the names of a group, with commas
-    between them. `only_in` is "1.27" or "1.36" for what one of the two releases has, "older" for what neither has.
+    `receiver` is the type of a method or field, without the asterisk; `name` has all names of a group, separated by
+    commas. `only_in` is "1.27" or "1.36" for a declaration of only one of the two releases, and "older" for one of
+    neither.
     """
 
     package: str
@@ -67,19 +68,19 @@ class Declaration:
 
     @property
     def title(self) -> str:
-        """What decisions call it: a group of constants has the name of its first one."""
+        """Return the name in decisions; a group of constants has the name of its first constant."""
         if self.kind == "const-group":
             return f"const {self.constants[0]}"
         return f"{self.receiver}.{self.name}" if self.receiver else self.name
 
     @property
     def whole_title(self) -> str:
-        """The title, with all the constants of a group."""
+        """Return the title, with all constants of a group."""
         return f"const {', '.join(self.constants)}" if self.kind == "const-group" else self.title
 
     @property
     def constants(self) -> list[str]:
-        """The names in a group of constants."""
+        """Return the names in a group of constants."""
         return [name for name in self.name.split(",") if name != "_"]
 
     @property
@@ -88,7 +89,7 @@ class Declaration:
 
     @property
     def is_gone(self) -> bool:
-        """Whether Go has it no more."""
+        """Report whether Go no longer has the declaration."""
         return self.only_in in ("1.27", "older")
 
 
@@ -111,7 +112,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Row:
-    """What became of one declaration of Go's: one of STATES, where it is or why not."""
+    """Hold the state of a declaration, one of STATES, and its place or the reason."""
 
     declaration: Declaration
     state: str
@@ -120,10 +121,10 @@ class Row:
 
 @dataclass(slots=True)
 class Module:
-    """What one Python file defines: the names at its top, and of each class its bases and what it defines.
+    """Describe the definitions of a Python file: its top-level names, and the bases and members of each class.
 
-    Functions without a body, as those of protocols, are in `declared` alone. `aliases` are the names at the top that
-    are spelled like a class and assigned; `constants` are what is assigned at the top, in enums, and in UPPER_CASE in
+    Functions without a body, such as those of protocols, are only in `declared`. `aliases` are assigned top-level names
+    that are spelled like a class. `constants` are the names assigned at the top level, in enums, and in UPPER_CASE in
     other classes ("Class.NAME").
     """
 
@@ -136,25 +137,25 @@ class Module:
     constants: list[str] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a name, be it one that is only declared."""
+        """Report whether the name exists, even if it is only declared."""
         owner, _, member = name.rpartition(".")
         return self.does(name) or member in self.declared.get(owner, set())
 
     def does(self, name: str) -> bool:
-        """Whether there is such a name, and a body to it."""
+        """Report whether the name exists and has a body."""
         owner, _, member = name.rpartition(".")
         return member in self.members.get(owner, set()) if owner else name in self.names | self.bases.keys()
 
     def classes(self) -> list[str]:
-        """All classes that do something."""
+        """Return all classes except protocols."""
         return [cls for cls, bases in self.bases.items() if "Protocol" not in bases]
 
 
 def read_all_releases() -> list[Declaration]:
-    """What Go declares, what it declared in 1.27, and what documents still speak of that was gone by then.
+    """Return the declarations of the current release, of 1.27, and some older ones that documents still mention.
 
-    A declaration that has moved to another file, or with its package, is the same one. Of a group of constants that
-    has lost some, those are a row.
+    A declaration that has moved to another file, or with its package, is the same one. If a group of constants has lost
+    some, the lost ones have a row.
     """
     now, before = read_declarations(DECLARATIONS), read_declarations(DECLARATIONS_BEFORE)
     older = read_declarations(DECLARATIONS_OLDER)
@@ -164,7 +165,7 @@ def read_all_releases() -> list[Declaration]:
     return sorted([*new, *gone, *_left_over(older, there_now | there_before, "older")])
 
 
-# A declaration's folder here, its receiver, and its name or that of one of its constants.
+# The Python folder of a declaration, its receiver, and its name or that of one of its constants.
 _Key = tuple[str, str, str]
 
 
@@ -178,7 +179,7 @@ def _names_of(declarations: list[Declaration]) -> set[_Key]:
 
 
 def _left_over(declarations: list[Declaration], there: set[_Key], only_in: str) -> Iterator[Declaration]:
-    """Those that are not there any more, with such of their constants as are not."""
+    """Yield the declarations that no longer exist; of a group, only the constants that no longer exist."""
     for each in declarations:
         left = {name for *_, name in _keys(each) - there}
         if each.kind == "const-group":
@@ -188,7 +189,7 @@ def _left_over(declarations: list[Declaration], there: set[_Key], only_in: str) 
 
 
 def python_folder(package: str) -> str:
-    """Where the counterpart of a Go package is, from the root: a folder or, without `.py`, a file."""
+    """Return the path of the Python counterpart of a Go package: a folder or, without `.py`, a file."""
     for go, python in _FOLDERS.items():
         if package == go or package.startswith(go + "/"):
             package = python + package.removeprefix(go)
@@ -197,7 +198,7 @@ def python_folder(package: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name without what differs between the languages: case, underscores, and `_locked` for who holds the lock."""
+    """Return the name without what differs between the languages: case, underscores, and the ending `_locked`."""
     return name.removesuffix("_locked").replace("_", "").lower()
 
 
@@ -216,7 +217,7 @@ def read_declarations(paths: tuple[Path, ...] = DECLARATIONS, scope: tuple[str, 
 
 
 def read_decisions(path: Path = DECISIONS) -> list[Decision]:
-    """The decisions in the order of the file; raises ValueError for a row that is none."""
+    """Return the decisions in the order of the file. Raise ValueError for an invalid row."""
     decisions = []
     for number, text in enumerate(path.read_text().splitlines(), 1):
         if not text or text.startswith("#"):
@@ -246,7 +247,7 @@ def read_module(path: Path, root: Path = ROOT) -> Module:
 
 
 def _is_declaration(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
-    """Whether a function does nothing but to be declared: all that it has beside a docstring is `...`."""
+    """Report whether a function is only declared: its body is `...` after an optional docstring."""
     if not isinstance(node, ast.FunctionDef):
         return False
     rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -259,7 +260,7 @@ def _constants_of(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _assigned(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that get a value."""
+    """Return the names that are assigned."""
     functions = (ast.FunctionDef, ast.ClassDef)
     return _defined([node for node in body if not isinstance(node, functions) and getattr(node, "value", True)])
 
@@ -281,7 +282,7 @@ def _defined(body: list[ast.stmt]) -> Iterator[str]:
 
 
 class PythonTree:
-    """The Python files, looked up by the Go names that they mirror."""
+    """Find Python files and definitions by the Go names that they mirror."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -290,7 +291,7 @@ class PythonTree:
         return self.root / python_folder(package)
 
     def mirrored(self, package: str, file: str) -> list[Module]:
-        """The files that may hold what a Go file declares: of the same name, or the only one of the package."""
+        """Return the files that may mirror a Go file: those with the same name, or the only one of the package."""
         folder, stem = self.package_of(package), file.removesuffix(".go").replace("-", "_")
         paths = [folder / f"{stem}.py", folder / f"{stem.removesuffix('_linux')}.py"]
         if stem in (folder.name, "doc"):
@@ -307,9 +308,9 @@ class PythonTree:
         ]
 
     def find(self, declaration: Declaration) -> str | None:
-        """Where the declaration is under its own name ("file:Class.method"), or None.
+        """Return the place ("file:Class.method") where the declaration has its own name, or None.
 
-        Of a group of constants all must be there, and the first says where.
+        Of a group of constants all must exist; the place is that of the first.
         """
         own, package = (
             self.mirrored(declaration.package, declaration.file),
@@ -333,9 +334,9 @@ class PythonTree:
 
 
 def _find_type(declaration: Declaration, modules: list[Module]) -> str | None:
-    """The class or alias of that name.
+    """Return the class or alias with this name.
 
-    A protocol is Go's interface before it is the struct that implements it, where Go has both.
+    If Go has both an interface and a struct with this name, a protocol counts as the interface.
     """
     name = plain(declaration.name)
     unexported_struct = declaration.kind == "type" and declaration.name[0].islower()
@@ -347,7 +348,7 @@ def _find_type(declaration: Declaration, modules: list[Module]) -> str | None:
 
 
 def _find_constant(name: str, modules: list[Module]) -> str | None:
-    """The constant of that name, be it that of a class's member (`Continue`) or of both (`LoopControlContinue`)."""
+    """Return the constant with this name: of a member (`Continue`) or of class and member (`LoopControlContinue`)."""
     wanted = plain(name)
     for module in modules:
         for each in module.constants:
@@ -357,7 +358,7 @@ def _find_constant(name: str, modules: list[Module]) -> str | None:
 
 
 def _find_function(declaration: Declaration, own: list[Module], package: list[Module]) -> str | None:
-    """At the top of a file, or the class that a New makes, or a method of the mirrored file."""
+    """Find a top-level function, the class that a New function creates, or a method of the mirrored file."""
     name = plain(declaration.name)
     made = name.removeprefix("new") if name.startswith("new") else None
     for module in own + package:
@@ -370,8 +371,10 @@ def _find_function(declaration: Declaration, own: list[Module], package: list[Mo
 
 
 def _find_method(declaration: Declaration, own: list[Module], package: list[Module]) -> str | None:
-    """In the class that has the receiver's name or its bases (if there is none, in any class of the mirrored file),
-    or a function of that file."""
+    """Find a method in the class with the receiver's name or in its bases, or a function of the mirrored file.
+
+    If no class has that name, any class of the mirrored file counts.
+    """
     name = plain(declaration.name)
     receivers = {plain(declaration.receiver), plain(declaration.receiver) + "impl"}
     classes = [(module, cls) for module in own + package for cls in module.classes() if plain(cls) in receivers]
@@ -389,7 +392,7 @@ def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
 def _member(
     wanted: set[str], declaration: Declaration, classes: list[tuple[Module, str]], package: list[Module]
 ) -> str | None:
-    """The first member with a wanted name, in the classes and then in those of their bases that the package has."""
+    """Find the first member with a wanted name in the classes, and then in those bases that the package contains."""
     while classes:
         module, cls = classes[0]
         if member := _pick(module.members[cls], wanted, declaration):
@@ -399,9 +402,9 @@ def _member(
 
 
 def _pick(names: set[str], wanted: set[str], declaration: Declaration) -> str | None:
-    """The name that is a wanted plain one, and no constant or special method that sounds like it.
+    """Return the name whose plain form is wanted, but no constant or special method with that form.
 
-    Where Go has both `Merge` and `merge`, `merge` and `_merge` are told apart.
+    If Go has both `Merge` and `merge`, they correspond to `merge` and `_merge`.
     """
     exported = declaration.name[0].isupper()
     found = [
@@ -418,16 +421,16 @@ class Map:
     faults: list[str] = field(default_factory=list)
 
     def current(self) -> list[Row]:
-        """What Go still has."""
+        """Return the rows of declarations that Go still has."""
         return [row for row in self.rows if not row.declaration.is_gone]
 
 
 def build(declarations: list[Declaration], decisions: list[Decision], tree: PythonTree) -> Map:
-    """Say of every declaration what became of it, and collect what is wrong with the decisions."""
+    """Find the state of every declaration, and collect the faults of the decisions."""
     result = Map()
     used: set[int] = set()
     places = {each: tree.find(each) for each in declarations}
-    # An interface and the type that implements it are often one class; a function is one function.
+    # An interface and its implementation are often the same class, but two functions are never the same function.
     claims = Counter(found for each, found in places.items() if each.is_function)
     claimed: dict[str, str] = {}
     decided, patterns = _sorted_out(decisions)
@@ -438,14 +441,14 @@ def build(declarations: list[Declaration], decisions: list[Decision], tree: Pyth
         if len(exact) > 1:
             result.faults.append(f"{what}: decided twice, in lines {exact[0].line} and {exact[1].line}")
         used.update(each.line for each in exact)
-        # Of two functions that could be the same one, a decision says which it is not.
+        # If two functions could be the same Python function, a decision tells them apart.
         if found is not None and not (exact and declaration.is_function and claims[found] > 1):
             result.rows.append(Row(declaration, "present", found))
             result.faults += [f"{what}: line {each.line} is stale, it is in {found}" for each in exact]
-            # A function that 1.27 had may have become one that has its place.
+            # A function of 1.27 may have become the function that now has its place.
             if declaration.is_function and not declaration.is_gone:
                 if found in claimed:
-                    result.faults.append(f"{what}: {found} is {claimed[found]} already, so decide what this is")
+                    result.faults.append(f"{what}: {found} is already {claimed[found]}; decide what this one is")
                 claimed[found] = declaration.title
             continue
         if not fitting:
@@ -491,4 +494,4 @@ def _faults_of(decision: Decision, tree: PythonTree) -> Iterator[str]:
             if decision.target not in ISSUES:
                 yield f"{where}: there is no issue {decision.target!r}"
         case other:
-            yield f"{where}: {other!r} is none of renamed, absent, issue"
+            yield f"{where}: {other!r} is not one of renamed, absent, issue"

@@ -1,6 +1,7 @@
-"""Kinds of contracts about imports, for import-linter; pyproject.toml states the contracts.
+"""Define kinds of import contracts for import-linter; pyproject.toml states the contracts.
 
-Tests are left out: they import what they like. So are modules named `testing`, but for the contract about them.
+The contracts ignore tests, which may import everything. They also ignore modules named `testing`, except the contract
+about those.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ def is_test(module: str) -> bool:
 
 
 def is_testing(module: str) -> bool:
-    """Whether it holds what tests share."""
+    """Report whether the module is shared by tests."""
     return module.endswith(".testing")
 
 
 class LayersOfProgram(LayersContract):
-    """Who stands above whom: a module imports from its own layer and from lower ones."""
+    """Check layers: a module imports only from its own layer and from lower ones."""
 
     type_name = "layers_of_program"
 
@@ -34,7 +35,7 @@ class LayersOfProgram(LayersContract):
 
 
 class TestingContract(Contract):
-    """Modules named `testing` serve tests alone."""
+    """Check that only tests import modules named `testing`."""
 
     type_name = "testing_for_tests"
     ignore_imports = fields.SetField(subfield=fields.ImportExpressionField(), required=False)
@@ -55,14 +56,14 @@ class TestingContract(Contract):
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for importer, imported in check.metadata["wrong"]:
-            output.print_error(f"{importer} imports {imported}, and is no test")
+            output.print_error(f"{importer} imports {imported}, but is not a test")
 
 
 class OneWayContract(Contract):
-    """No two files import each other, be it through others.
+    """Check that no two files import each other, directly or through others.
 
-    `circles_of_types` lists the circles that may stay, the modules of each with spaces between them: those that only
-    imports for types close. A listed circle that has gone, or has other members, breaks the contract too.
+    `circles_of_types` lists the allowed circles, each as its modules with spaces between them: those that only imports
+    for types close. A listed circle that no longer exists, or has other members, breaks the contract too.
     """
 
     type_name = "one_way"
@@ -83,7 +84,7 @@ class OneWayContract(Contract):
         said = {
             "run": "these import each other",
             "new": "these import each other for their types",
-            "gone": "listed, and no circle any more",
+            "gone": "listed, but no longer a circle",
         }
         for kind, what in said.items():
             for circle in sorted(check.metadata[kind], key=sorted):
@@ -91,7 +92,7 @@ class OneWayContract(Contract):
 
 
 def circles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
-    """The modules that each reach all others of the circle by imports."""
+    """Return the sets of modules that import each other."""
     _leave_out(graph, is_test)
     return {frozenset(circle) for circle in _circles(graph)}
 

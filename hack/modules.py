@@ -1,4 +1,4 @@
-"""The modules of the product, for the checks that read them."""
+"""List the modules of the product for the checks that read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("cmd", "kubelet", "pkg")
 
 
 def modules() -> Iterator[Path]:
-    """All but tests, in a fixed order; what tests share is among them."""
+    """Yield all modules except tests, in a fixed order; shared test modules are included."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             if not path.name.endswith("_test.py"):

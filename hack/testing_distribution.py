@@ -1,8 +1,9 @@
-"""Makes the package `kubelet_testing` from this tree, for tests of other projects.
+"""Build the package `kubelet_testing` from this tree, for tests of other projects.
 
-The API server of the tests and the hollow node are part of it, and what these import: modules of `kubelet`, `pkg` and
-`cmd`, which come below `kubelet_testing`, for a project may have packages of these names itself. Their absolute imports
-are changed for that. All other text stays as it is, so that traces and line numbers are those of this tree.
+The package contains the API server of the tests, the hollow node, and the modules of `kubelet`, `pkg` and `cmd` that
+they import. These modules are below `kubelet_testing`, because a project may have packages with the same names, and
+their absolute imports are changed accordingly. All other text stays the same, so that traces and line numbers match
+this tree.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from pathlib import Path
 
 PACKAGE = "kubelet_testing"
 ROOT = Path(__file__).parent.parent
-# By the name under which it is imported, where a package of this tree is.
+# The folders of this tree by the import names of their packages.
 SOURCES = {"kubelet": "kubelet", "pkg": "pkg", "kubelet_cmd": "cmd", "framework": "test/framework"}
-# What users import, and what is imported by a name that is put together.
+# The modules that users import, and the packages whose modules are imported by a computed name.
 ENTRANCES = ("framework", "framework.apiserver.cluster", "framework.hollow_node", "framework.pytest_plugin")
 PUT_TOGETHER = ("pkg.api",)
 
 
 class RewriteError(ValueError):
-    """A module that would not work below `kubelet_testing`; says where, and why."""
+    """Signal that a module would not work below `kubelet_testing`; the message has the place and the reason."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """`name` is the name in this tree, with dots."""
+    """Describe a module; `name` is its dotted name in this tree."""
 
     name: str
     path: Path
@@ -43,7 +44,7 @@ class Module:
 
 
 def find_module(name: str) -> Module | None:
-    """The path of the module in this tree; None if the tree has no module of this name."""
+    """Return the module with this name, or None if this tree has none."""
     top, *rest = name.split(".")
     if top not in SOURCES:
         return None
@@ -55,13 +56,13 @@ def find_module(name: str) -> Module | None:
 
 
 def new_name(name: str) -> str:
-    """What a module of this tree is called in the distribution."""
+    """Return the module's name in the distribution."""
     top, _, rest = name.partition(".")
     return ".".join(filter(None, (PACKAGE, "" if top == "framework" else top, rest)))
 
 
 def imported(module: Module) -> Iterator[str]:
-    """The modules of this tree that a module imports, wherever in its text."""
+    """Yield the modules that a module imports anywhere in its text."""
     for node in ast.walk(ast.parse(module.path.read_text())):
         match node:
             case ast.Import():
@@ -81,14 +82,14 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
 
 
 def needed() -> dict[str, Module]:
-    """All modules of the distribution, by their names in this tree."""
+    """Return all modules of the distribution by their names in this tree."""
     found: dict[str, Module] = {}
     waiting = [*ENTRANCES, *_put_together()]
     while waiting:
         name = waiting.pop()
         if not name or name in found:
             continue
-        # A package is imported before what is in it.
+        # The import of a module imports its package first.
         waiting.append(name.rpartition(".")[0])
         if (module := find_module(name)) is not None:
             found[name] = module
@@ -105,7 +106,7 @@ def _put_together() -> Iterator[str]:
 
 
 def rewrite(text: str, where: str) -> str:
-    """The text of a module, with the new names of modules that it imports. Raises RewriteError."""
+    """Return the text of a module with the new names of imported modules. Raise RewriteError."""
     tree = ast.parse(text)
     in_formatted = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     edits: list[tuple[int, int, str, str]] = []
@@ -117,8 +118,8 @@ def rewrite(text: str, where: str) -> str:
                 edits += [_edit_import(alias, where) for alias in node.names if _is_ours(alias.name)]
             case ast.Constant(value=str(name)) if "." in name and find_module(name.rstrip(".")):
                 if id(node) in in_formatted or name.endswith("."):
-                    raise RewriteError(f"{where}:{node.lineno}: the name of a module is put together from {name!r}")
-                # As a generated module tells its own name.
+                    raise RewriteError(f"{where}:{node.lineno}: the name of a module is computed from {name!r}")
+                # A generated module contains its own name, for example.
                 edits.append((node.lineno, node.col_offset + 1, name, new_name(name)))
     return _apply(text, edits, where)
 
@@ -129,12 +130,12 @@ def _is_ours(name: str) -> bool:
 
 def _edit_import(alias: ast.alias, where: str) -> tuple[int, int, str, str]:
     if alias.asname is None:
-        raise RewriteError(f"{where}:{alias.lineno}: `import {alias.name}` without `as` makes another name known")
+        raise RewriteError(f"{where}:{alias.lineno}: `import {alias.name}` without `as` binds another name")
     return alias.lineno, alias.col_offset, alias.name, new_name(alias.name)
 
 
 def _apply(text: str, edits: list[tuple[int, int, str, str]], where: str) -> str:
-    # Columns are those of bytes.
+    # Columns count bytes.
     lines = text.encode().splitlines(keepends=True)
     for line, column, old, new in sorted(edits, reverse=True):
         before, after = lines[line - 1][:column], lines[line - 1][column:]
@@ -145,7 +146,7 @@ def _apply(text: str, edits: list[tuple[int, int, str, str]], where: str) -> str
 
 
 def build(directory: Path) -> None:
-    """Write the package into a directory, in place of one that may be there."""
+    """Write the package into a directory, and replace an earlier one."""
     shutil.rmtree(directory / PACKAGE, ignore_errors=True)
     modules = needed()
     for module in modules.values():
@@ -165,7 +166,7 @@ def _target(directory: Path, package: str, source: Path) -> Path:
 
 
 def _data_files() -> Iterator[tuple[Path, str]]:
-    """The files that MANIFEST.in names, with the packages that they belong to."""
+    """Yield the files that MANIFEST.in names, with their packages."""
     for line in (ROOT / "MANIFEST.in").read_text().splitlines():
         path = ROOT / line.removeprefix("include ")
         for top, directory in SOURCES.items():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Print a line whenever a pod changes, in the manner of `kubectl get pods --watch`, and what is wrong with manifests.
+"""Print a line whenever a pod changes, like `kubectl get pods --watch`, and the faults of manifests.
 
     hack/watch_pods.py [--url http://127.0.0.1:10255] [--debug-socket /var/lib/kubelet/debug.sock]
 
-Asks the kubelet's read-only port for the pods, and its debug socket for the manifests. Lines are only ever added, so
-the output can be piped and kept.
+The script reads the pods from the kubelet's read-only port, and the manifests from its debug socket. It only appends
+lines, so the output can be piped and saved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row:
 
 
 def container_reason(status: dict[str, Any]) -> str:
-    """Why a container does not run as it should; empty when it does."""
+    """Return why a container does not run properly, or "" if it does."""
     state = status.get("state") or {}
     if "waiting" in state:
         return str(state["waiting"].get("reason") or "Waiting")
@@ -49,7 +49,7 @@ def container_reason(status: dict[str, Any]) -> str:
 
 
 def init_reason(pod: dict[str, Any]) -> str:
-    """How far the init containers are; empty when they are through."""
+    """Return the progress of the init containers, or "" if they have finished."""
     statuses = pod["status"].get("initContainerStatuses") or []
     for done, status in enumerate(statuses):
         ended = (status.get("state") or {}).get("terminated")
@@ -63,7 +63,7 @@ def init_reason(pod: dict[str, Any]) -> str:
 
 
 def pod_status(pod: dict[str, Any]) -> str:
-    """One word for the state of a pod, chosen as kubectl does."""
+    """Return one word for the state of a pod, as kubectl chooses it."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
@@ -95,7 +95,7 @@ def fetch_pods(url: str) -> list[dict[str, Any]]:
 
 
 def fetch_manifest_notes(debug_socket: Path) -> dict[str, str]:
-    """What is wrong with manifests, and in which of them. Nothing, if there is no debug socket to ask."""
+    """Return the faults of manifests with the manifests' origins; none if there is no debug socket."""
     if not debug_socket.exists():
         return {}
     connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT)
@@ -108,7 +108,7 @@ def fetch_manifest_notes(debug_socket: Path) -> dict[str, str]:
 
 
 class Watcher:
-    """Remembers what was printed of each pod and manifest, and returns a line for each that is different now."""
+    """Remember the printed state of each pod and manifest, and return a line for each change."""
 
     def __init__(self, url: str, debug_socket: Path) -> None:
         self._url = url
@@ -120,7 +120,7 @@ class Watcher:
         return LINE.format(*HEADER)
 
     def look(self) -> Iterator[str]:
-        """The lines to print now. Raises OSError when the kubelet does not answer."""
+        """Yield the lines to print now. Raise OSError if the kubelet does not answer."""
         current = {pod["metadata"]["uid"]: row_of(pod) for pod in fetch_pods(self._url)}
         now = time.strftime("%H:%M:%S")
         for uid, row in current.items():
@@ -138,14 +138,16 @@ class Watcher:
             if text not in self._notes:
                 yield f"{now}  {' '.join(text.split())}"
         for origin in sorted(set(self._notes.values()) - set(notes.values())):
-            yield f"{now}  {origin}: nothing is wrong with it any more"
+            yield f"{now}  {origin}: its fault is gone"
         self._notes = notes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:10255", help="the kubelet's read-only port")
-    parser.add_argument("--debug-socket", type=Path, default=DEBUG_SOCKET, help="in the kubelet's root directory")
+    parser.add_argument(
+        "--debug-socket", type=Path, default=DEBUG_SOCKET, help="the debug socket in the kubelet's root directory"
+    )
     options = parser.parse_args()
     watcher = Watcher(options.url, options.debug_socket)
     print(watcher.header(), flush=True)

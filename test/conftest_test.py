@@ -1,4 +1,4 @@
-"""That the checks which hold for every test do fail a test."""
+"""Test that the checks of every test can fail a test."""
 
 from __future__ import annotations
 

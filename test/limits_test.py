@@ -1,4 +1,4 @@
-"""docs/limits.md gives the values that the code has."""
+"""Test that docs/limits.md has the values of the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1, "": 1}
 
 
 def value_of(text: str) -> float:
-    """The number that a cell like "10 KiB" or "30 s" stands for."""
+    """Return the number of a cell such as "10 KiB" or "30 s"."""
     number, _, unit = text.strip().partition(" ")
     return float(number.replace(",", "")) * UNITS[unit]
 

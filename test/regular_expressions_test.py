@@ -1,6 +1,6 @@
-"""Every regular expression takes time in proportion to what it reads, whoever has made that.
+"""Test that every regular expression takes linear time for any input.
 
-Most of them meet what pods, clients, API objects or the runtime say, and one that takes quadratic time holds the
+Most inputs come from pods, clients, API objects or the runtime. An expression that takes quadratic time blocks the
 interpreter, and with it the whole kubelet, for minutes.
 """
 
@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# Characters of each input, and the processor time that an expression may take for them, in seconds: what is linear
-# takes some milliseconds at most, what is not at least a second.
+# The length of each input, and the CPU time, in seconds, that an expression may take for it: a linear one takes some
+# milliseconds, any other at least a second.
 LENGTH = 40_000
 LIMIT = 0.5
 UNITS = [*' a01-.:/,="([\\\n', "$(", "a.", "a-", "1.", "a/", " a", "x\n"]
-# What may be worse, and why that does no harm.
+# Expressions that may be slower, and why they do no harm.
 BOUNDED = {
     "kubelet.cadvisor.oomparser._LEGACY_CONTAINER": "a line of the kernel's log has 8 KiB at most",
     "kubelet.cri.remote.fake.behaviour._TERMINATION_MESSAGE": "only tests have the fake runtime",
@@ -31,7 +31,7 @@ DEFINITION = re.compile(r"^(_?[A-Z][A-Z_0-9]*)(?:: Final)? = re\.compile\(", re.
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], set[str]]]:
-    """Name, expression and the methods by which it is used, of all that modules define."""
+    """Yield the name, the expression and the used methods of each expression that a module defines."""
     for path in sorted(itertools.chain(ROOT.glob("kubelet/**/*.py"), ROOT.glob("pkg/**/*.py"))):
         source = path.read_text()
         if path.name.endswith("_test.py"):
@@ -43,7 +43,7 @@ def expressions() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], se
 
 
 def inputs(pattern: str) -> Iterator[str]:
-    """Much of the same, behind what may make the expression begin, and before what makes it fail."""
+    """Yield long repetitions, after text that may start a match, and before text that makes the match fail."""
     literals = re.findall(r"[A-Za-z<>:=\"' -]{3,}", pattern)
     units = [*UNITS, *literals]
     for unit in units:
@@ -69,14 +69,14 @@ def main() -> None:
             continue
         pattern = expression.pattern
         if isinstance(pattern, bytes):
-            pattern = pattern.decode("latin-1")  # It may be of bytes that are no text.
+            pattern = pattern.decode("latin-1")  # The expression may match bytes that are not valid text.
         for method in sorted(methods or {"search"}):
             print(name, method, flush=True)
             for text in inputs(pattern):
-                # Its signal ends the process, in the middle of an expression too.
+                # The timer's signal ends the process, even within an expression.
                 signal.setitimer(signal.ITIMER_PROF, LIMIT)
                 use(expression, method, text)
-        # The next one's module may have to be loaded first.
+        # The next expression's module may have to be imported first.
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 

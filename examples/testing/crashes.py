@@ -1,4 +1,4 @@
-"""Tells which containers have crashed, how, and what they said last.
+"""Print which containers have crashed, how, and the last line of their logs.
 
 python crashes.py [NAMESPACE]
 """
@@ -25,7 +25,7 @@ class Crash:
 
 
 def find_crashes(core: client.CoreV1Api, namespace: str) -> list[Crash]:
-    """The last crash of each container that has had one."""
+    """Return the last crash of each container that has crashed."""
     crashes = []
     for pod in core.list_namespaced_pod(namespace).items:
         for status in pod.status.container_statuses or []:
@@ -37,7 +37,7 @@ def find_crashes(core: client.CoreV1Api, namespace: str) -> list[Crash]:
 
 
 def last_words(core: client.CoreV1Api, pod: Any, status: Any, *, previous: bool) -> str:
-    """The last line of the log of the container that has crashed."""
+    """Return the last line of the log of the crashed container."""
     log = core.read_namespaced_pod_log(
         pod.metadata.name,
         pod.metadata.namespace,

@@ -1,4 +1,4 @@
-"""An operator: each config map with the label `site` has a pod that serves it, and is told how that pod is.
+"""Run an operator that serves each config map with the label `site` from a pod, and annotates it with the pod's health.
 
 kopf run --standalone --namespace=default sites.py
 """
@@ -13,14 +13,14 @@ import kopf
 from kubernetes import client, config
 
 LABEL = "site"
-# Unless the config map names another one.
+# The config map may name another image.
 IMAGE = "nginx:1"
 HEALTH = "sites.example.com/health"
 
 
 @kopf.on.login()
 def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """As the kubeconfig says; a pod in a cluster would use its service account."""
+    """Log in with the kubeconfig; a pod in a cluster would use its service account."""
     return kopf.login_with_kubeconfig(**kwargs)
 
 
@@ -39,7 +39,7 @@ def pod_for(name: str, image: str) -> dict[str, Any]:
 
 @kopf.on.create("v1", "configmaps", labels={LABEL: kopf.PRESENT})
 def serve(name: str | None, namespace: str | None, body: kopf.Body, **_: Any) -> None:
-    """Make the pod. Who deletes the config map has the pod deleted."""
+    """Create the pod. Deleting the config map deletes the pod."""
     data = body.get("data", {})
     if "index.html" not in data:
         kopf.warn(body, reason="NoIndex", message="a site needs an index.html")
@@ -58,12 +58,12 @@ def stop(name: str | None, namespace: str | None, **_: Any) -> None:
 
 @kopf.on.event("v1", "pods", labels={LABEL: kopf.PRESENT})
 def tell(name: str | None, namespace: str | None, status: kopf.Status, **_: Any) -> None:
-    """Note at the config map how its pod is."""
+    """Annotate the config map with the health of its pod."""
     health = health_of(status)
     try:
         core().patch_namespaced_config_map(name, namespace, {"metadata": {"annotations": {HEALTH: health}}})
     except client.ApiException as err:
-        if err.status != 404:  # it is being deleted
+        if err.status != 404:  # the config map is being deleted
             raise
 
 
@@ -75,7 +75,7 @@ def health_of(status: kopf.Status) -> str:
 
 
 def reasons(status: kopf.Status) -> Iterator[str]:
-    """Why containers wait, such as ImagePullBackOff."""
+    """Yield the reasons why containers wait, such as ImagePullBackOff."""
     for each in status.get("containerStatuses", []):
         waiting = each.get("state", {}).get("waiting")
         if waiting and waiting.get("reason") != "ContainerCreating":

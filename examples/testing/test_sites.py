@@ -19,7 +19,7 @@ def core(kubeconfig: Path) -> client.CoreV1Api:
 
 @pytest.fixture(autouse=True)
 def operator(kubeconfig: Path) -> Iterator[None]:
-    """The operator, for the time of a test."""
+    """Run the operator during a test."""
     arguments = ["run", "--standalone", "--namespace=default", sites.__file__]
     with kopf.testing.KopfRunner(arguments, timeout=30) as runner:
         yield

@@ -1,4 +1,4 @@
-"""Builds the distribution `kubelet-testing`: the package `kubelet_testing`, made of modules of this tree."""
+"""Build the distribution `kubelet-testing` with the package `kubelet_testing`, which contains modules of this tree."""
 
 import ast
 import configparser
@@ -10,28 +10,28 @@ from setuptools import find_namespace_packages, setup
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-# Made anew each time, as is what setuptools builds of it.
+# The folder is built anew each time, and so is setuptools' output in it.
 BUILD = HERE / "build"
-# A build runs with another path.
+# A build runs with another import path.
 sys.path.insert(0, str(ROOT / "hack"))
 import testing_distribution  # noqa: E402
 
 
 def requirements() -> list[str]:
-    """What the kubelet and the API server of the tests need, in the versions that they are tested with or later ones.
+    """Return the requirements of the kubelet and the test API server: the tested versions or later ones.
 
-    A project that installs this has requirements of its own, so that no version is pinned.
+    No version is pinned, because a project that installs this distribution has its own requirements.
     """
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     pinned = config["options"]["install_requires"] + config["options.extras_require"]["testing"]
     at_least = [line.replace("==", ">=") for line in pinned.splitlines() if line]
-    # See setup.cfg.
+    # setup.cfg gives the reason.
     return [f"{line}, !=1.84.*, !=1.85.*" if line.startswith("grpcio>") else line for line in at_least]
 
 
 def version() -> str:
-    """That of the kubelet."""
+    """Return the kubelet's version."""
     text = (ROOT / "pkg/component_base/version/__init__.py").read_text()
     [found] = [
         ast.literal_eval(node.value)

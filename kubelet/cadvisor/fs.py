@@ -117,7 +117,7 @@ class FileSystems:
             try:
                 rooms[mount.mountpoint] = servers.room(mount)
             except OSError as err:  # The file system is no longer mounted, or its server does not answer.
-                klog.v(4).info_s("Unable to tell how full a file system is", path=mount.mountpoint, err=err)
+                klog.v(4).info_s("Unable to get the usage of a file system", path=mount.mountpoint, err=err)
         return rooms
 
     def dir_info(self, path: str) -> infov2.FsInfo:

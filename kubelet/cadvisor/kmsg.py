@@ -94,7 +94,7 @@ class KmsgParser:
         try:
             _priority, _sequence, microseconds, *_rest = head.split(",")
             if not separator:
-                raise ValueError("it has no ';'")
+                raise ValueError("missing ';'")
             return Message(self._boot_time, int(microseconds), text)
         except ValueError as err:
             klog.v(2).info_s("Unable to parse kmsg message", message=entry, err=err)

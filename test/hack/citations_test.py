@@ -1,4 +1,4 @@
-"""What docstrings cite of Go: what is read of a sentence, where it is looked for, what is found fault with."""
+"""Test the parsing of citations in docstrings, the search for their names, and the reported faults."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_go_has(tmp_path: Path, tables: Tables, sentence: str) -> None:
         ("pkg/gone", "Go has no file or package pkg/gone"),
         (f"{GENERIC} (GenericPLEG.Gone)", f"Go declares no GenericPLEG.Gone in {GENERIC}"),
         (f"{GENERIC}, PodLifecycleEvent", f"Go declares no PodLifecycleEvent in {GENERIC}"),
-        ("relist", "Go declares no relist in any file, for it cites none"),
+        ("relist", "Go declares no relist in any file, because the docstring cites none"),
         ("pkg/kubelet/cri/remote.go", "Go has no file or package pkg/kubelet/cri/remote.go"),
         (f"{GENERIC} in 1.27", f"Go has no file or package {GENERIC}"),
     ],

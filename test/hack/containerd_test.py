@@ -1,4 +1,4 @@
-"""The parts of hack/containerd that need no containerd; test/e2e_node has the rest."""
+"""Test the parts of hack/containerd that need no containerd; test/e2e_node tests the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ containerd = load_script("containerd")
 
 
 def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A socket's path must be short.
+    # The path of a socket must be short.
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind("dead")
@@ -27,7 +27,9 @@ def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two that begin their search at the same place the second goes on, though the first has no bridge yet."""
+    """Two run directories whose search starts at the same subnet get different ones, even before the first has a
+    bridge.
+    """
     layouts = [containerd.Layout(tmp_path / name) for name in ("one", "two")]
     tags = {"one": "0105", "two": "0205"}
     monkeypatch.setattr(containerd.Layout, "tag", property(lambda self: tags[self.run_dir.name]))
@@ -40,7 +42,9 @@ def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_mount_points_may_have_any_names() -> None:
-    """A pod may have the subPath "a\\rb": every look at the machine's mounts then failed."""
+    r"""A mount point may contain a carriage return, as with the subPath "a\rb" of a pod, which once made the parser
+    fail.
+    """
     begin, end = b"36 35 98:0 / ", b" rw - ext4 /dev/sda rw\n"
     names = [b"/a\rb", rb"/two\040words", rb"/back\134slash", b"/\xff"]
     table = b"".join(begin + name + end for name in names)
@@ -48,7 +52,7 @@ def test_mount_points_may_have_any_names() -> None:
 
 
 def test_process_may_have_any_name(tmp_path: Path) -> None:
-    """One whose name was no text kept all others from being found, so that nothing could be cleaned up."""
+    """A process whose name is not valid text does not hide the others, and does not prevent the clean-up."""
     name = tmp_path / "\udcff"
     name.symlink_to("/bin/cat")
     with subprocess.Popen([name], stdin=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""The list of differences from Go: what of a comment or docstring goes in, under which name, and what is refused."""
+"""Test the list of differences from the Go kubelet: the parsing of records, their names, and the reported faults."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def test_record_that_lacks_a_part(label: str) -> None:
     ("changes", "fault"),
     [
         ({}, None),
-        ({"kind": "better"}, "'better' is no kind; there are platform, fault of Go, safer, preference"),
-        ({"kind": "preference"}, "a preference, and nothing else, names the setting that turns it on"),
+        ({"kind": "better"}, "'better' is not a kind; the kinds are platform, fault of Go, safer, preference"),
+        ({"kind": "preference"}, "exactly the preferences name the setting that turns them on"),
         ({"kind": "preference", "setting": "--wait"}, None),
-        ({"setting": "--wait"}, "a preference, and nothing else, names the setting that turns it on"),
+        ({"setting": "--wait"}, "exactly the preferences name the setting that turns them on"),
         ({"go_file": "pkg/kubelet/pleg/special.go"}, "Go has no file pkg/kubelet/pleg/special.go"),
         ({"go_file": "k8s.io/client-go/rest/request.go", "go_symbol": "(*Request).Do"}, None),
         ({"go_symbol": "Relist"}, "pkg/kubelet/pleg/generic.go of Go does not declare Relist"),

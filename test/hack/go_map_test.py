@@ -1,4 +1,4 @@
-"""The map from the Go sources: what it finds by itself, which decision counts, what it finds fault with."""
+"""Test the map from the Go sources: the search for declarations, the choice of decisions, and the reported faults."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_document_counts_by_package_and_file(tree: go_map.PythonTree) -> None:
 
 
 def test_document_counts_types_and_constants_beside_functions(tree: go_map.PythonTree) -> None:
-    """They are not among the functions, and a file of types alone has the Python file that has these."""
+    """Types do not count as functions, and a Go file with only types has the Python file of those types."""
     types = [declared("type", "podWorkers"), declared("const-group", "SyncPod"), declared("interface", "lost")]
     elsewhere = replace(declared("type", "Base"), file="types.go")
     decisions = [decision("absent", "lost", reason="x")]
@@ -329,7 +329,7 @@ def test_what_differs_only_in_being_exported_is_told_apart(tree: go_map.PythonTr
 def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
     both = [function("Helper"), function("helper")]
     (fault,) = go_map.build(both, [], tree).faults
-    assert "is Helper already, so decide what this is" in fault
+    assert "is already Helper; decide what this one is" in fault
     result = go_map.build(both, [decision("renamed", "helper", "kubelet/worker_pool/elsewhere.py:helper")], tree)
     assert not result.faults
     assert [row.state for row in result.rows] == ["present", "renamed"]
@@ -337,7 +337,7 @@ def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
 
 @pytest.fixture
 def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes the tables: rows of today's Go, of 1.27, and of what is older."""
+    """Write the tables with rows of the current Go release, of 1.27, and of older releases."""
 
     def write(now: Sequence[str], before: Sequence[str], older: Sequence[str] = ()) -> None:
         names = ("DECLARATIONS", "DECLARATIONS_BEFORE", "DECLARATIONS_OLDER")
@@ -349,7 +349,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
 
 def test_functions_of_two_releases(releases: Callable[..., None]) -> None:
-    """One that moved, alone or with its package, is the same; one that is gone has a row, and may share a place."""
+    """A moved function is the same one; a function that is gone has a row, and may share a place."""
     releases(
         now=[
             "pkg/kubelet\ta.go\tfunc\t\tstays",
@@ -371,7 +371,9 @@ def test_functions_of_two_releases(releases: Callable[..., None]) -> None:
 
 
 def test_constants_of_two_releases(releases: Callable[..., None]) -> None:
-    """A group is not another one because it has grown, or was divided. Of one that has lost some these are a row."""
+    """A group of constants that has grown or was divided is the same one. The constants that a group has lost have a
+    row.
+    """
     releases(
         now=[
             "pkg/kubelet\ta.go\tconst-group\t\tfirst,isNew",
@@ -389,7 +391,7 @@ def test_constants_of_two_releases(releases: Callable[..., None]) -> None:
 
 
 def test_what_is_older(releases: Callable[..., None], tree: go_map.PythonTree) -> None:
-    """It has a row unless a release has it, is decided like all others, and is not counted."""
+    """An older declaration has a row unless a release has it, needs a decision, and does not count."""
     releases(
         now=["pkg/kubelet/worker-pool\tpod_workers.go\tfunc\t\tkillPodNow"],
         before=["pkg/kubelet/worker-pool\tpod_workers.go\tfunc\t\twas127"],

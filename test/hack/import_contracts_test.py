@@ -1,4 +1,4 @@
-"""Tests of the contracts about imports, on packages made for the purpose."""
+"""Test the import contracts on generated packages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOR_TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house
 
 
 def lint(folder: Path, modules: dict[str, str], circles: str = "") -> tuple[int, str]:
-    """Make the package of the modules' texts, and check it; returns the status and what is told."""
+    """Create a package from the modules' texts, check it, and return the exit status and the output."""
     house = folder / "house"
     house.mkdir()
     for name in ("__init__", "roof", "walls", "testing"):
@@ -96,4 +96,4 @@ def test_a_listed_circle_stays_and_one_that_has_gone_is_told(tmp_path: Path) -> 
     (tmp_path / "gone").mkdir()
     status, output = lint(tmp_path / "gone", {}, '"house.door house.window"')
     assert status == 1
-    assert "listed, and no circle any more: house.door house.window" in output
+    assert "listed, but no longer a circle: house.door house.window" in output

@@ -1,6 +1,6 @@
-"""That this kubelet takes what a kind node starts its kubelet with: hack/kind puts it there.
+"""Test that the kubelet accepts the arguments and the configuration of a kind node, where hack/kind installs it.
 
-In test/data/kind: the configuration as kubeadm 1.36 writes it for kind, and the two files of flags.
+test/data/kind has the configuration that kubeadm 1.36 writes for kind, and the two files of flags.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pkg import klog
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data" / "kind"
-# What kind's 10-kubeadm.conf sets, but for where the configuration is.
+# The variables of kind's 10-kubeadm.conf, except the path of the configuration.
 ENVIRONMENT = {
     "KUBELET_KUBECONFIG_ARGS": "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf "
     "--kubeconfig=/etc/kubernetes/kubelet.conf",
@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 
 def command_line() -> list[str]:
-    """The arguments, as systemd makes them of the drop-in and the environment."""
+    """Return the arguments that systemd makes from the drop-in and the environment."""
     environment = dict(ENVIRONMENT)
     for name in ("kubeadm-flags.env", "kubelet.env"):
         for line in shlex.split((DATA / name).read_text()):
@@ -35,7 +35,7 @@ def command_line() -> list[str]:
     commands = re.findall(r"^ExecStart=(.*)$", drop_in, re.MULTILINE)
     assert commands[0] == "", "the command of the other drop-in is to be taken back first"
     arguments = commands[1].partition(" -m cmd.kubelet ")[2].split()
-    # An unbraced variable that is a word of its own is split into words.
+    # systemd splits an unbraced variable that is a separate word into words.
     return [word for argument in arguments for word in environment[argument.removeprefix("$")].split()]
 
 

@@ -1,4 +1,4 @@
-"""`make run` and `make cluster` before they start anything: what they refuse, and what they leave as it is."""
+"""Test the checks of `make run` and `make cluster` before the start, and the files that they keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from framework.scripts import load_script
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The script as a module, with a run directory and examples of the test's own."""
+    """Provide the script as a module with its own run directory and examples."""
     module: Any = load_script("run")
     (tmp_path / "examples").mkdir()
     monkeypatch.setattr(module, "ROOT", tmp_path)
@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def copy(run: Any, hollow: bool = False, **examples: str) -> dict[str, str]:
-    """Start with these examples; returns the manifests after that."""
+    """Start with these examples, and return the manifests."""
     for name, text in examples.items():
         (run.ROOT / "examples" / f"{name}.yaml").write_text(text)
     run.RUN_DIR.mkdir(exist_ok=True)
@@ -46,7 +46,7 @@ def test_what_the_user_changed_stays(run: Any, capsys: pytest.CaptureFixture[str
 
     assert copy(run, a="new", b="new", c="new") == {"a.yaml": "mine", "c.yaml": "new", "own.yaml": "own"}
     said = capsys.readouterr().out
-    assert f"leaving {run.MANIFESTS / 'a.yaml'} as you changed it" in said
+    assert f"keeping {run.MANIFESTS / 'a.yaml'}, which you changed" in said
     assert f"leaving {run.MANIFESTS / 'b.yaml'} as you deleted it" in said
     assert said.count("leaving") == 2
 
@@ -64,7 +64,9 @@ def test_second_run_is_refused_before_anything_is_written(run: Any) -> None:
     run.RUN_DIR.mkdir()
     run.containerd.record_process(run.KUBELET_PROCESS, os.getpid())
     before = files(run.RUN_DIR)
-    with pytest.raises(run.RunError, match=f"another run is going on here, its kubelet is process {os.getpid()}"):
+    with pytest.raises(
+        run.RunError, match=f"another run is active in this checkout; its kubelet is process {os.getpid()}"
+    ):
         run.refuse_second_run()
     with pytest.raises(run.RunError, match="another run is going on here"), run.only_run():
         raise AssertionError("it has begun")
@@ -92,7 +94,7 @@ class Refusal(grpc.RpcError):
 
 
 class Runtime:
-    """Refuses to remove a sandbox so many times."""
+    """Refuse to remove a sandbox a number of times."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals

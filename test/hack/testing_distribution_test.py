@@ -1,4 +1,4 @@
-"""The package kubelet_testing, as it is made of this tree."""
+"""Test the package kubelet_testing that is built from this tree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from testing_distribution import RewriteError, needed, new_name, rewrite
         ("from kubelet_cmd.kubelet.app import server", "from kubelet_testing.kubelet_cmd.kubelet.app import server"),
         ("from framework.waiting import wait_for\n", "from kubelet_testing.waiting import wait_for\n"),
         ("import pkg.klog as klog, os\n", "import kubelet_testing.pkg.klog as klog, os\n"),
-        # In a function, after what is not ASCII, and over several lines.
+        # In a function, after characters that are not ASCII, and over several lines.
         (
             'def f() -> None:\n    "…"; from pkg import (\n        klog,\n    )\n',
             'def f() -> None:\n    "…"; from kubelet_testing.pkg import (\n        klog,\n    )\n',
         ),
         ('__name__ = "pkg.csi_spec.csi_pb2"\n', '__name__ = "kubelet_testing.pkg.csi_spec.csi_pb2"\n'),
-        # What only looks like it.
+        # Text that is not an import of this tree.
         ("from . import pkg\nfrom .pkg import x\nimport pkgutil\n", None),
         ('"""See pkg.klog."""\nGROUP = "kubelet.config.k8s.io"\nNAME = "pkg"\n', None),
     ],
@@ -36,9 +36,9 @@ def test_names_of_modules_are_changed(before: str, after: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import pkg.klog\n", "x.py:1: `import pkg.klog` without `as` makes another name known"),
-        ('\nname = f"pkg.api.{group}"\n', "x.py:2: the name of a module is put together from 'pkg.api.'"),
-        ('name = "pkg.api." + group\n', "x.py:1: the name of a module is put together from 'pkg.api.'"),
+        ("import pkg.klog\n", "x.py:1: `import pkg.klog` without `as` binds another name"),
+        ('\nname = f"pkg.api.{group}"\n', "x.py:2: the name of a module is computed from 'pkg.api.'"),
+        ('name = "pkg.api." + group\n', "x.py:1: the name of a module is computed from 'pkg.api.'"),
     ],
 )
 def test_what_would_not_work_is_no_distribution(text: str, message: str) -> None:
@@ -54,7 +54,7 @@ def test_new_names() -> None:
 
 
 def test_what_is_needed() -> None:
-    """All that is imported somewhere; no test, and not what only tests of this tree use."""
+    """The distribution contains all imported modules, but no tests and no modules that only this tree's tests use."""
     modules = needed()
     assert not [name for name in modules if name.endswith("_test")]
     assert {"kubelet.cri.remote.fake.streaming", "kubelet.liveview", "pkg.api.policy.v1"} <= modules.keys()
@@ -71,7 +71,7 @@ def test_what_is_built(tmp_path: Path) -> None:
 
 
 def _foreign_imports(text: str) -> set[str]:
-    """The packages of the checkout that a module imports by their names there."""
+    """Return the packages that a module imports by their names in the checkout."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The check of the clocks: what it finds fault with, and what it lets pass."""
+"""Test the check of clocks: the reported faults, and the accepted code."""
 
 from __future__ import annotations
 

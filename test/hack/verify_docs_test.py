@@ -1,4 +1,4 @@
-"""The check of the documents: what it finds fault with, and what it lets pass."""
+"""Test the check of documents: the reported faults, and the accepted text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of broad `except`: what it finds fault with, and what it lets pass."""
+"""Test the check of broad `except`: the reported faults, and the accepted code."""
 
 from __future__ import annotations
 

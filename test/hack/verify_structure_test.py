@@ -1,4 +1,4 @@
-"""The figures of the structure: what counts, and what is drawn."""
+"""Test the measurement of the structure, and the table of layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of `make run`: what it calls the state of a pod, and when it prints a line."""
+"""Test the table of `make run`: the names of pod states, and when a line is printed."""
 
 from __future__ import annotations
 
@@ -116,6 +116,6 @@ def test_watcher_tells_what_is_wrong_with_manifests(tmp_path: Path) -> None:
         assert look() == ["/m/a.yaml: spec.containers: Required value"]
         assert look() == []
         notes.clear()
-        assert look() == ["/m/a.yaml: nothing is wrong with it any more"]
+        assert look() == ["/m/a.yaml: its fault is gone"]
     cancel()
     thread.join()

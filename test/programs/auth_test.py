@@ -1,4 +1,4 @@
-"""How the configuration says who may ask the server.
+"""Test the configuration of the server's authentication and authorization.
 
 Go: cmd/kubelet/app/auth.go
 """
@@ -41,7 +41,7 @@ def configuration(
 
 
 class APIServer:
-    """Knows the token "good", which is Ann's, and lets Ann get the node's metrics."""
+    """Know the token "good" of the user Ann, and let Ann get the node's metrics."""
 
     def __init__(self) -> None:
         self.client = FakeClientset()
@@ -65,7 +65,7 @@ class APIServer:
 
 
 def name_of(kubelet_auth: auth.KubeletAuth, **how: Any) -> str | None:
-    """Who asks; None if that cannot be seen."""
+    """Return the name of the user, or None if the request has no valid credentials."""
     response = kubelet_auth.authenticate_request(request("GET", "/metrics", **how))
     return response.user.name if response else None
 

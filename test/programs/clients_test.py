@@ -1,4 +1,4 @@
-"""How the kubelet comes to its clients of the API server.
+"""Test how the kubelet creates its clients of the API server.
 
 Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS)
 """
@@ -78,7 +78,10 @@ def test_three_clients_with_limits_of_their_own(
 
 @pytest.mark.parametrize("rotate", [False, True])
 def test_repeated_failures_of_heartbeats_end_the_watches(tmp_path: Path, ctx: golang.Context, rotate: bool) -> None:
-    """A server that is frozen behind a proxy: only heartbeats have a time limit that is short."""
+    """Repeated failures of heartbeats end the watches.
+
+    This happens with a frozen server behind a proxy: only heartbeats have a short timeout.
+    """
 
     def handle(connection: socket.socket, number: int) -> None:
         if testing.read_head(connection).startswith(b"GET /api/v1/pods?"):

@@ -1,4 +1,4 @@
-"""Flags, files and drop-ins: who wins, and what `config explain` says about it.
+"""Test flags, files and drop-ins: their precedence, and the output of `config explain`.
 
 Go: cmd/kubelet/app/server_test.go (TestMergeKubeletConfigurations), cmd/kubelet/app/options/options_test.go
 """
@@ -47,7 +47,7 @@ def _load(*args: str) -> configuration.Loaded:
 
 
 def _field(loaded: configuration.Loaded, path: str) -> tuple[Any, str]:
-    """Value and source of a field; a `/` stands before the key of a map."""
+    """Return the value and the source of a field; a `/` precedes the key of a map."""
     value: Any = scheme.to_versioned(loaded.kubelet_configuration)
     name, _, key = path.partition("/")
     for part in name.split("."):
@@ -135,7 +135,7 @@ def test_a_zero_that_a_default_replaces_is_not_the_files(folder: Path) -> None:
             "registerWithTaints",
             [],
         ),
-        # What the base was defaulted to counts as set, as in Go.
+        # A default of the base counts as a set value, as in Go.
         ("maxPods: 7", "nodeStatusUpdateFrequency: 30s", "nodeStatusReportFrequency", "5m0s"),
         ("maxPods: 7", "maxParallelImagePulls: 5", "serializeImagePulls", True),
         ("enforceNodeAllocatable: []", "maxPods: 7", "enforceNodeAllocatable", []),
@@ -306,7 +306,7 @@ def test_flags_without_effect_are_accepted() -> None:
 
 def test_every_flag_takes_its_own_default() -> None:
     plain = configuration.parse_flags([], io.StringIO())
-    # Lists are shown in brackets, which is not how they are given.
+    # A flag shows a list in brackets, but does not accept brackets.
     flags = [flag for flag in plain.flag_set if flag.value.string() and flag.value.type != "strings"]
     args = [f"--{flag.name}={flag.value.string()}" for flag in flags]
     loaded = configuration.parse_flags(args, io.StringIO())
@@ -336,7 +336,7 @@ def test_explain_names_every_field_flag_and_gate(folder: Path) -> None:
     assert rows["featureGates.MemoryQoS"][1:] == (False, "flag --feature-gates")
     assert rows["featureGates.EventedPLEG"][1:] == (False, "default")
     assert rows["featureGates.CPUManagerPolicyBetaOptions"][1:] == (True, "flag --feature-gates (AllBeta)")
-    # Flags that set fields are shown as the fields they set.
+    # A flag that sets a field appears as that field.
     assert "--max-pods" not in rows
 
 
@@ -358,19 +358,19 @@ def test_explain_renders() -> None:
     ]
 
 
-# What is not acted on.
+# Settings without effect.
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("volumePluginDir: /plugins", ["volumePluginDir"]),
-        # These are acted on.
+        # These settings have an effect.
         ("evictionSoft: {memory.available: 1Gi}\nkernelMemcgNotification: true", []),
         ("enforceNodeAllocatable: []\nprotectKernelDefaults: true\nqosReserved: {memory: 50%}", []),
         ("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}", []),
         ("logging: {options: {json: {infoBufferSize: 1Ki}}}", ["logging.options.json.infoBufferSize"]),
-        # These ask for what is so anyway.
+        # These settings request the existing behaviour.
         ("hairpinMode: promiscuous-bridge", []),
         ("makeIPTablesUtilChains: false", []),
         ("maxPods: 5\nstaticPodPath: /m", []),

@@ -1,4 +1,4 @@
-"""Which feature gates the kubelet heeds, and what it says of one that is set in vain."""
+"""Test which feature gates the kubelet uses, and the message about a gate without effect."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _FOR_OTHER_COMPONENTS = """
     UnknownVersionInteroperabilityProxy VolumeLimitScaling WatchCacheInitializationPostStartHook WatchList
     WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob
 """
-# Gates that Go's kubelet does not heed either.
+# Gates that the Go kubelet does not use either.
 _OF_OTHERS = _FOR_OTHER_COMPONENTS.split()
-# Go's topology manager has no options of these stages, which the gates are for.
+# The Go topology manager has no options in these stages, which the gates enable.
 _WITHOUT_OPTIONS = ["TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions"]
 
 
@@ -52,13 +52,13 @@ def _untouched_gates() -> Iterator[None]:
 
 
 def _names() -> dict[str, str]:
-    """The gates by the names of their constants."""
+    """Return the gates by the names of their constants."""
     specs = kube_features.DEFAULT_KUBERNETES_FEATURE_GATES
     return {name: gate for name, gate in vars(kube_features).items() if isinstance(gate, str) and gate in specs}
 
 
 def _read() -> set[str]:
-    """The gates that the code asks for. Their table, and the list of those without effect, ask for none."""
+    """Return the gates that the code reads. Their table and the list of gates without effect do not read any."""
     found: set[str] = set()
     aside = _ROOT / "pkg" / "features", _ROOT / "cmd" / "kubelet" / "app" / "supported.py"
     for path in (path for part in ("cmd", "kubelet", "pkg") for path in (_ROOT / part).rglob("*.py")):
@@ -72,9 +72,9 @@ def test_every_gate_is_heeded_or_told_of() -> None:
     specs = kube_features.DEFAULT_KUBERNETES_FEATURE_GATES
     told, read = {name for name, _ in _NOT_ACTED_ON}, _read()
     known = told | read | set(_OF_OTHERS) | set(_WITHOUT_OPTIONS)
-    # Nobody can set what is locked.
+    # A locked gate cannot be set.
     assert [name for name, spec in specs.items() if name not in known and not spec.lock_to_default] == []
-    # The managers' metrics are defined with this one.
+    # This gate is read where the managers' metrics are defined.
     assert told & read == {features.POD_LEVEL_RESOURCE_MANAGERS}
     assert read.isdisjoint([*_OF_OTHERS, *_WITHOUT_OPTIONS])
     assert told.isdisjoint([*_OF_OTHERS, *_WITHOUT_OPTIONS])
@@ -92,7 +92,7 @@ def test_gate_that_is_set_in_vain_is_told(name: str, reason: str, capsys: pytest
     spec = features.feature_gate.get_all()[name]
     needed = kube_features.DEFAULT_KUBERNETES_FEATURE_GATE_DEPENDENCIES.get(name, ())
     gates = dict.fromkeys(needed, "true") | {name: str(not spec.default).lower()}
-    # With it go those that need it.
+    # Turning a gate off also turns off the gates that depend on it.
     dependents = [
         other for other, needs in kube_features.DEFAULT_KUBERNETES_FEATURE_GATE_DEPENDENCIES.items() if name in needs
     ]

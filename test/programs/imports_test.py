@@ -1,4 +1,4 @@
-"""What a kubelet without an API server and without a server of its own loads."""
+"""Test which modules a kubelet without an API server and without a server of its own imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 
-# A hollow kubelet in standalone mode, built and not run, and then the modules that it took.
+# Build, but do not run, a hollow kubelet in standalone mode, and print the imported modules.
 _BUILD = """
 import os
 import sys
@@ -54,9 +54,9 @@ _OF_THE_CLIENT = (
 )
 
 
-# What shows the kubelet to those who look.
+# The modules of the live view.
 _OF_THE_LIVE_VIEW = ("kubelet.liveview.collector", "kubelet.liveview.explanation", "kubelet.liveview.handlers")
-# What a request, an upgraded connection or a trace takes.
+# The modules for requests, upgraded connections and traces.
 _OF_THE_SERVER = (
     "h11",
     "wsproto",
@@ -69,14 +69,14 @@ _OF_THE_SERVER = (
 
 
 def test_kubelet_does_not_need_the_live_view() -> None:
-    """Who starts a kubelet puts the two together."""
+    """The kubelet does not import the live view; the caller that starts a kubelet connects the two."""
     loaded = _modules_of("import kubelet.kubelet_build, sys; print(*sys.modules, sep='\\n')")
     assert "kubelet.kubelet" in loaded
     assert not [name for name in loaded if name.startswith("kubelet.liveview")]
 
 
 def _modules_of(program: str, *args: str) -> set[str]:
-    """The modules that a program prints."""
+    """Return the modules that a program prints."""
     command = [sys.executable, "-c", program, *args]
     built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr

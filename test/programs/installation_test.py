@@ -1,4 +1,4 @@
-"""The installed wheel of the kubelet: what is in it, and what it must not have."""
+"""Test the contents of the kubelet's wheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
 def _wheel(folder: Path) -> Path:
     command = [
         *(sys.executable, "setup.py", "--quiet"),
-        # The checkout stays as it is.
+        # These options keep the checkout unchanged.
         *("egg_info", f"--egg-base={folder}"),
         *("build", f"--build-base={folder}/build"),
         *("bdist_wheel", f"--bdist-dir={folder}/bdist", f"--dist-dir={folder}/dist"),

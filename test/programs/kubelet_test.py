@@ -1,4 +1,4 @@
-"""The kubelet's command as a process: what it prints, how it refuses, how it ends.
+"""Test the kubelet's command as a process: its output, its errors and its exit.
 
 Go: cmd/kubelet/app/server_test.go
 """
@@ -21,7 +21,7 @@ from pkg.util import flock
 _ROOT = Path(__file__).parents[2]
 _HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-# A kubelet whose work is given as code: what is tested is the process around it.
+# Run a kubelet with other work, in order to test the process around it.
 _WITH_OTHER_WORK = """
 import sys
 from kubelet_cmd.kubelet.app import server
@@ -36,7 +36,7 @@ server.exit_process(server.new_kubelet_command().execute(sys.argv[1:]))
 
 
 def node(root: Path) -> list[str]:
-    """The flags of a kubelet that leaves nothing outside of its root directory."""
+    """Return the flags of a kubelet that writes nothing outside its root directory."""
     return [f"--root-dir={root}", f"--cert-dir={root}/pki", "--fail-cgroupv1=false"]
 
 
@@ -50,7 +50,7 @@ def _start(work: str, root: Path, stderr: IO[str] | int = subprocess.PIPE) -> su
     process = subprocess.Popen(
         [sys.executable, "-c", code, *node(root)],
         cwd=_ROOT,
-        # As a service has it: what is written waits in a buffer.
+        # As in a service, the output is buffered.
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         stdout=subprocess.PIPE,
         stderr=stderr,
@@ -196,7 +196,10 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_log_on_a_full_disk_keeps_it_from_nothing(tmp_path: Path) -> None:
-    """It starts with a flag that is deprecated, which it has to say, and ends as it should."""
+    """A log on a full disk does not keep the kubelet from starting and stopping.
+
+    The kubelet starts with a deprecated flag, about which it must log a warning.
+    """
     with Path("/dev/full").open("w") as full, _start("ctx.done().recv()", tmp_path, full) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -213,7 +216,7 @@ def test_a_failure_to_start_needs_nobody_to_tell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("work", ["ctx.done().recv()", "import time; time.sleep(3600)"], ids=["heeds", "ignores"])
 def test_a_signal_ends_the_process_within_two_seconds(number: int, work: str, tmp_path: Path) -> None:
-    """They are what it waits for its work at most; more may pass on a machine that has much else to do."""
+    """The process waits for its work for at most two seconds; on a busy machine the exit may take longer."""
     assert server._SHUTDOWN_GRACE < 2
     with _start(work, tmp_path) as process:
         process.send_signal(number)
@@ -223,7 +226,7 @@ def test_a_signal_ends_the_process_within_two_seconds(number: int, work: str, tm
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    # The work never comes back from its system call, so the process still waits for it.
+    # The work never returns from its system call, so the process still waits for it.
     with _start("import os; os.read(os.pipe()[0], 1)", tmp_path) as process:
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""The hollow node as a process."""
+"""Test the hollow node as a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pkg import golang
 
 @contextmanager
 def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
-    """The process, killed if it does not end in time, so that whoever reads its output reads its end."""
+    """Run the process, and kill it if it does not exit in time, so that a reader of its output sees the end."""
     with subprocess.Popen(
         [sys.executable, "-m", "cmd.kubemark", *flags],
         cwd=ROOT,
@@ -39,7 +39,7 @@ def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         except BaseException:
-            process.kill()  # The process would go on, and Popen would wait for its end.
+            process.kill()  # Otherwise the process would continue, and Popen would wait for its exit.
             raise
         finally:
             killer.cancel()
@@ -67,7 +67,7 @@ def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Command:
-        """A kubelet that leaves a thread behind, which has something to finish."""
+        """Leave behind a thread with unfinished work."""
 
         def __init__(self, make_dependencies: object) -> None:
             pass
@@ -101,7 +101,11 @@ def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monk
 def test_no_two_nodes_have_one_directory_of_certificates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: str
 ) -> None:
-    """A node uses the certificate that it finds: with another node's, the API server takes it for that node."""
+    """Each node has its own certificate directory.
+
+    A node uses the certificate that it finds: with that of another node, the API server would take it for the other
+    node.
+    """
     directories = list[str]()
 
     class Command:

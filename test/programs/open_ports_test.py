@@ -1,4 +1,4 @@
-"""Who starts a kubelet that is open to everybody is told so, and nothing that the documents show does it."""
+"""Test that an open kubelet logs a warning, and that no documented command starts one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubelet orphans`: whose directories are orphans, what is said of them, and what is removed."""
+"""Test `kubelet orphans`: which directories are orphans, the output, and the removal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ spec:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root directory with the pods `wanted`, `running`, `data` and `leftover`."""
+    """Provide a root directory with the pods `wanted`, `running`, `data` and `leftover`."""
     monkeypatch.setattr(orphans, "_pods_of_runtime", lambda server: {"running"})
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "pod.yaml").write_text(POD)
@@ -137,7 +137,7 @@ def test_manifest_that_cannot_be_read_may_be_that_of_a_pod(root: Path, orphans_o
 
 
 def test_pod_that_the_kubelet_has_noted_is_no_orphan(root: Path, orphans_of: Run) -> None:
-    # As when the command is called without the --kubeconfig of the kubelet.
+    # The command may lack the kubelet's --kubeconfig.
     noted = allocation.state.StateCheckpoint(str(root / "root"), allocation.ALLOCATED_PODS_STATE_FILE)
     noted.set_pod_resource_info("data", allocation.state.PodResourceInfo())
     code, out, _ = orphans_of("--remove")
@@ -153,7 +153,7 @@ def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: R
 
 
 def test_manifest_url_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
-    """It is named without the password that may be in it."""
+    """The error names the URL without its password."""
     code, out, err = orphans_of("--remove", f"--manifest-url=http://user:secret@127.0.0.1:{free_port()}/pods")
     assert (code, out) == (1, "") and "cannot determine the pods of http://" in err
     assert "secret" not in err and len(pods(root)) == 4
@@ -167,7 +167,7 @@ def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: R
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With the pod `bound` on the node, and `elsewhere` on another one."""
+    """Provide a cluster with the pod `bound` on the node, and `elsewhere` on another node."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         for name, node in (("bound", "node"), ("elsewhere", "other")):
             spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
@@ -177,7 +177,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def in_cluster(root: Path, cluster: Cluster) -> Path:
-    """The root directory, which also has those of the pods in the API server."""
+    """Provide the root directory with directories of the pods in the API server."""
     for pod in cluster.store.list("pods"):
         (root / "root/pods" / pod["metadata"]["uid"] / "volumes").mkdir(parents=True)
     return root
@@ -215,7 +215,7 @@ def test_server_that_does_not_know_the_node_may_have_its_pods(
 
 @faulty_call.cases(Call("cmd/kubelet/app/orphans.py", "pods", "list"))
 def test_call_that_lists_pods(call: Call, kind: Kind, root: Path, orphans_of: Run, tmp_path: Path) -> None:
-    """Who cannot tell which pods there are removes nothing."""
+    """The command removes nothing if it cannot list the pods."""
     with FaultyCall(tmp_path, call, kind) as api:
         api.create("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "node"}})
         of_node = [api.cluster.store.get("pods", name, "default")["metadata"]["uid"] for name in (MINE, OTHER)]

@@ -1,4 +1,4 @@
-"""The parts of the kubelet's start that need no kubelet.
+"""Test the parts of the kubelet's start that need no kubelet.
 
 Go: cmd/kubelet/app/server_test.go, server_linux.go
 """
@@ -32,7 +32,7 @@ def _server() -> options.KubeletServer:
 
 
 class _Runtime:
-    """Gives one answer after another."""
+    """Return one answer after another."""
 
     def __init__(self, *answers: runtimeapi.RuntimeConfigResponse | Exception) -> None:
         self._answers = list(answers)
@@ -74,7 +74,7 @@ def test_a_runtime_that_starts_may_be_asked_for_its_cgroup_driver_again(monkeypa
 
 
 def test_without_the_cgroup_driver_there_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another driver than before, pods would be ended."""
+    """The kubelet does not start without the cgroup driver, because another driver than before would end pods."""
     monkeypatch.setattr(server, "_RUNTIME_CONFIG_PAUSE", 0.001)
     runtime = _Runtime(*[RemoteError(_DOWN, f"not now {number}") for number in range(3)])
     with pytest.raises(ConnectionError, match="not now 2"):
@@ -89,7 +89,7 @@ def test_the_pause_before_the_cgroup_driver_is_asked_for_again_ends_with_the_con
 
 
 class _Service:
-    """Fails, if it is to."""
+    """Raise the fault if there is one."""
 
     def __init__(self, fault: Exception | None = None) -> None:
         self._fault = fault
@@ -121,7 +121,7 @@ def test_systemd_is_told_before_anything_is_waited_for(monkeypatch: pytest.Monke
     ctx, cancel = golang.with_cancel(golang.background())
 
     def acquire(flags: options.KubeletFlags) -> None:
-        # Another kubelet has the lock file, and this one waits until systemd has been told.
+        # Another kubelet holds the lock file, and this one waits until systemd has been notified.
         assert systemd.recv(100) == b"WATCHDOG=1"
         raise OSError("enough")
 
@@ -267,7 +267,7 @@ def test_limited_swap_needs_version_2_of_cgroups(
 
 
 def test_kernel_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The kubelet comes up without those events, and says so."""
+    """A kubelet that may not read the kernel log starts without OOM events, and logs a message."""
 
     def refuse(recorder: object) -> None:
         raise PermissionError(1, "Operation not permitted", "/dev/kmsg")

@@ -1,4 +1,4 @@
-"""The signals that end the kubelet's process."""
+"""Test the signals that end the kubelet's process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(waiting.wait({timeout}), waiting.received)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_is_noticed_whichever_thread_it_interrupts(number: signal.Signals) -> None:
-    """The kernel may choose another than the one that waits."""
+    """A signal is noticed even if the kernel delivers it to another thread than the waiting one."""
     script = WAITS.format(number=int(number), timeout=20)
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert finished.stdout.split() == ["True", str(int(number))]

@@ -1,4 +1,4 @@
-"""The checkout's `cmd` package must not break what needs the standard library's `cmd`."""
+"""Test that the checkout's package `cmd` does not break users of the standard library's `cmd`."""
 
 from __future__ import annotations
 

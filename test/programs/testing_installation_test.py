@@ -1,4 +1,4 @@
-"""kubelet-testing as others have it: in an environment of its own, beside a project with packages of the same names."""
+"""Test kubelet-testing in its own environment, beside a project with packages of the same names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = ROOT / "hack" / "dist-testing"
 _EXAMPLE = ROOT / "examples" / "testing"
 _INSTALL_TIMEOUT = 900.0
 _RUN_TIMEOUT = 600.0
-# A module of the project's own `pkg`, and one of its own `kubelet`, which a module of ours would hide.
+# Modules of the project's own `pkg` and `kubelet`, which modules of this tree could hide.
 _OWN_PACKAGES = """
 import kubelet
 import kubelet_testing
@@ -41,7 +41,7 @@ for path in sorted(root.rglob("*.py")):
 
 
 def run(command: list[str], cwd: Path, timeout: float, **environment: str) -> str:
-    """What it prints; fails with that if the command does."""
+    """Run a command, and return its output; fail with the output if the command fails."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -57,7 +57,7 @@ def run(command: list[str], cwd: Path, timeout: float, **environment: str) -> st
 
 
 def build(folder: Path) -> Path:
-    """The wheel, built as `make testing-wheel` does."""
+    """Build the wheel like `make testing-wheel`."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
     command = [*pip, "--no-build-isolation", f"--wheel-dir={folder}", str(_SOURCE)]
     run(command, folder, _INSTALL_TIMEOUT, SOURCE_DATE_EPOCH="1700000000")

@@ -1,4 +1,4 @@
-"""What /configz shows of the configuration.
+"""Test the configuration that /configz shows.
 
 Go: cmd/kubelet/app/server.go (setConfigz)
 """
@@ -45,7 +45,7 @@ def test_what_says_nothing_is_left_out(kc: kubeletconfig.KubeletConfiguration) -
     zpages.init_configz(kc)
     document = shown()
     assert {"tlsCertFile", "readOnlyPort", "featureGates", "runOnce", "clusterDNS"}.isdisjoint(document)
-    # These would be something else if they were left out.
+    # Without these fields, a reader would assume other values.
     assert (document["healthzPort"], document["failCgroupV1"]) == (0, False)
     assert document["imageMaximumGCAge"] == "0s"
 

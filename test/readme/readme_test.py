@@ -1,7 +1,7 @@
-"""README.md followed as a new user follows it: its commands are run as they are written there, in the checkout.
+"""Run the commands of README.md in the checkout, as a new user would.
 
-Only what would reach outside of the checkout has another name: the machine's containerd, /etc/kubernetes and
-/var/lib/kubelet. Blocks whose language is not `sh` have placeholders, which nobody can run.
+The test changes only names outside the checkout: the machine's containerd, /etc/kubernetes and /var/lib/kubelet. Blocks
+in other languages than `sh` have placeholders, and cannot be run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 RUN_DIR = ROOT / ".run"
-# Of a command, of a start until the pods run, and of an end. The machine may be busy.
+# Timeouts of a command, of a start until the pods run, and of an end. The machine may be busy.
 COMMAND_TIMEOUT = 300.0
 START_TIMEOUT = 300.0
 END_TIMEOUT = 60.0
-# The commands that are run here, by the heading they are below.
+# The number of tested blocks below each heading.
 BLOCKS = {
     "A kubelet in Python": 1,
     "On a VM, with your own containerd": 3,
@@ -39,7 +39,7 @@ BLOCKS = {
 
 
 def blocks() -> dict[str, list[str]]:
-    """The blocks of commands in README.md, by the heading they are below."""
+    """Return the blocks of commands in README.md by heading."""
     found: dict[str, list[str]] = {}
     heading = ""
     readme = (ROOT / "README.md").read_text()
@@ -52,7 +52,7 @@ def blocks() -> dict[str, list[str]]:
 
 
 def block(heading: str, number: int, others: Mapping[str, str] | None = None) -> str:
-    """One block, with other names for what is outside of the checkout. Each of these names must be in it."""
+    """Return a block with other names for what is outside the checkout. The block must contain each of these names."""
     text = blocks()[heading][number]
     for name, other in (others or {}).items():
         assert name in text, f"{name} is not in block {number} of {heading}"
@@ -61,20 +61,20 @@ def block(heading: str, number: int, others: Mapping[str, str] | None = None) ->
 
 
 class Shell:
-    """Runs blocks of commands, each in a shell of its own in the checkout, and keeps what they say."""
+    """Run blocks of commands, each in its own shell in the checkout, and keep their output."""
 
     def __init__(self, folder: Path, working_directory: Path = ROOT) -> None:
         self.log = folder / "shell.log"
         self._working_directory = working_directory
 
     def run(self, commands: str) -> str:
-        """What they said; AssertionError when one fails."""
+        """Return the output. Raise AssertionError if a command fails."""
         with self.log.open("w") as log:
             process = start(f"set -x -o pipefail\n{commands}", self._working_directory, log)
             try:
                 code = process.wait(COMMAND_TIMEOUT)
             finally:
-                end_group(process.pid)  # with what the commands have left in the background
+                end_group(process.pid)  # with the background processes of the commands
                 process.wait()
         said = self.log.read_text()
         assert code == 0, said
@@ -82,7 +82,7 @@ class Shell:
 
 
 def start(commands: str, working_directory: Path, out: IO[str]) -> subprocess.Popen[bytes]:
-    """Start a shell as the first of a process group of its own, which all that it starts is in."""
+    """Start a shell in its own process group, which contains all of its children."""
     return subprocess.Popen(
         ["bash", "-euc", commands],
         cwd=working_directory,
@@ -102,7 +102,7 @@ def end_group(group: int) -> None:
 
 @contextmanager
 def running(command: str, folder: Path, working_directory: Path = ROOT) -> Iterator[Path]:
-    """A command that runs until it is told to end, and the file with what it says."""
+    """Run a command until the end of the block, and provide the file with its output."""
     log = folder / "running.log"
     with log.open("w") as out:
         process = start(command, working_directory, out)
@@ -112,7 +112,7 @@ def running(command: str, folder: Path, working_directory: Path = ROOT) -> Itera
     finally:
         end_group(process.pid)
         process.wait(END_TIMEOUT)
-        # Make ends before what it has started does.
+        # make may exit before its child processes.
         wait_for("the end of all", lambda: not group_lives(process.pid), timeout=END_TIMEOUT)
 
 
@@ -134,7 +134,7 @@ def wait_until_said(log: Path, *patterns: str) -> None:
 
 @pytest.fixture
 def clean_checkout() -> Iterator[None]:
-    """A checkout in which nothing was run so far, and of which nothing is left."""
+    """Provide a checkout without an earlier run, and clean it up at the end."""
     if RUN_DIR.exists():
         pytest.skip(f"{RUN_DIR} is there: the run that it belongs to would be disturbed; `make clean` removes it")
     try:
@@ -168,7 +168,7 @@ def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
         first, *rest = [block("In a cluster", number) for number in range(BLOCKS["In a cluster"])]
         settings, _, first = first.partition("\n")
         for commands_of_block in (first, *rest):
-            # Pods that were just begun take longer on a busy machine than kubectl waits.
+            # On a busy machine, new pods may start later than kubectl's timeout.
             patient = commands_of_block.replace("kubectl wait ", f"kubectl wait --timeout={START_TIMEOUT:.0f}s ")
             said = shell.run(f"{settings}\n{patient.replace('kubectl top', retried('kubectl top'))}")
         assert "/proxy/debug/syncloop" in said
@@ -177,7 +177,7 @@ def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
 
 
 def retried(command: str) -> str:
-    """The figures of a pod that has just started are not there at once, as kubectl says."""
+    """Repeat a command, because the statistics of a new pod are not available at once."""
     return f"timeout 60 bash -c 'until \"$@\"; do sleep 1; done' - {command}"
 
 

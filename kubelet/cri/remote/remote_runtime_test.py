@@ -158,7 +158,7 @@ def _serve(path: Path, services: tuple[str, ...]) -> Any:
     ("services", "want"),
     [
         pytest.param(("runtime.v1alpha2.RuntimeService",), "speaks CRI v1alpha2 only", id="old runtime"),
-        pytest.param((), "no container runtime listens there", id="other gRPC server"),
+        pytest.param((), "the listener is not a container runtime", id="other gRPC server"),
     ],
 )
 def test_runtime_of_another_version_is_explained(tmp_path: Path, services: tuple[str, ...], want: str) -> None:

@@ -1,4 +1,4 @@
-"""Types of the authentication.k8s.io API group.
+"""Define the types of the authentication.k8s.io API group.
 
 Go: k8s.io/api/authentication/v1/types.go
 

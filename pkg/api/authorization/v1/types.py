@@ -1,4 +1,4 @@
-"""Types of the authorization.k8s.io API group.
+"""Define the types of the authorization.k8s.io API group.
 
 Go: k8s.io/api/authorization/v1/types.go
 

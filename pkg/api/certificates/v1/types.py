@@ -1,4 +1,4 @@
-"""Types of the certificates.k8s.io API group.
+"""Define the types of the certificates.k8s.io API group.
 
 Go: k8s.io/api/certificates/v1/types.go
 

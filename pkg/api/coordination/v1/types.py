@@ -1,4 +1,4 @@
-"""Types of the coordination.k8s.io API group.
+"""Define the types of the coordination.k8s.io API group.
 
 Go: k8s.io/api/coordination/v1/types.go
 

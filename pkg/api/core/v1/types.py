@@ -1,4 +1,4 @@
-"""Types of the core API group.
+"""Define the types of the core API group.
 
 Go: k8s.io/api/core/v1/types.go
 

@@ -1,4 +1,4 @@
-"""Types of the node.k8s.io API group.
+"""Define the types of the node.k8s.io API group.
 
 Go: k8s.io/api/node/v1/types.go
 

@@ -1,4 +1,4 @@
-"""Types of the policy API group.
+"""Define the types of the policy API group.
 
 Go: k8s.io/api/policy/v1/types.go
 

@@ -1,4 +1,4 @@
-"""Types of the resource.k8s.io API group.
+"""Define the types of the resource.k8s.io API group.
 
 Go: k8s.io/api/resource/v1/types.go
 

@@ -1,4 +1,4 @@
-"""Types of the storage.k8s.io API group.
+"""Define the types of the storage.k8s.io API group.
 
 Go: k8s.io/api/storage/v1/types.go
 

@@ -1,4 +1,4 @@
-"""Types that every API object shares.
+"""Define the types that every API object shares.
 
 Go: k8s.io/apimachinery/pkg/apis/meta/v1/types.go
 
@@ -15,24 +15,24 @@ import msgspec
 from pkg.apimachinery import types
 
 
-# Numbers of another width, and times without a zone, are refused when an object is decoded.
+# Decoding an object rejects numbers of another width, and times without a zone.
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
 
 def always_list() -> list[Any]:
-    """Default of a list that is written even when it is empty."""
+    """Return the default of a list that is written even when it is empty."""
     return []
 
 
 def always_dict() -> dict[str, Any]:
-    """Default of a map that is written even when it is empty."""
+    """Return the default of a map that is written even when it is empty."""
     return {}
 
 
 def always_uid() -> types.UID:
-    """Default of a uid that is written even when it is empty."""
+    """Return the default of a UID that is written even when it is empty."""
     return types.UID("")
 
 

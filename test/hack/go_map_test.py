@@ -243,7 +243,7 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
         ),
         pytest.param("gone", [decision("absent")], "absent needs a reason", id="no reason"),
         pytest.param("gone", [decision("issue", target="99")], "there is no issue '99'", id="no such issue"),
-        pytest.param("gone", [decision("perhaps")], "'perhaps' is none of", id="no such kind"),
+        pytest.param("gone", [decision("perhaps")], "'perhaps' is not one of", id="no such kind"),
     ],
 )
 def test_faults(tree: go_map.PythonTree, title: str, decisions: list[Decision], fault: str) -> None:

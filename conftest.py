@@ -13,7 +13,7 @@ import pytest
 
 from pkg import golang, klog
 
-# The time, in seconds, in which stopped threads must end.
+# Stopped threads must end within this time, in seconds.
 _GRACE = 30.0
 
 

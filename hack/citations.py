@@ -34,7 +34,7 @@ CITED = ROOT / "hack/go-map/cited-v1.36.2.tsv"
 SOURCES = ("kubelet", "cmd", "pkg")
 _CITATION = re.compile(r"(?:^|(?<=[.!?)]\s)|(?<=\())Go: (.+?)(?=\.(?:[\s)]|\Z)|;|\Z)", re.M | re.S)
 _BEFORE = " in 1.27"
-# A path and a name that it declares; the name is empty for the file or package itself.
+# A Key is a path and a name that it declares; the name is empty for the file or package itself.
 Key = tuple[str, str]
 
 

@@ -27,7 +27,7 @@ import go_map
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/divergences.md"
 SOURCES = ("kubelet", "cmd", "pkg")
-# The explanation of each kind in the document.
+# The document explains each kind with these words.
 KINDS = {
     "platform": "Python, or the machines that this kubelet runs on, require it.",
     "fault of Go": "The behaviour of the Go kubelet is a fault.",
@@ -126,7 +126,7 @@ def _name_at(tree: ast.Module, line: int) -> str:
             break
         names.append(around.name)
         body = around.body
-    if names or line <= (tree.body[0].end_lineno or 0):  # the module's docstring
+    if names or line <= (tree.body[0].end_lineno or 0):  # The line is in the module's docstring.
         return ".".join(names)
     below = next((node for node in tree.body if node.lineno > line), None)
     match below:

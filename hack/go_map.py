@@ -25,12 +25,13 @@ DECLARATIONS_BEFORE = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-ma
 DECLARATIONS_OLDER = (ROOT / "hack/go-map/older.tsv",)
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
-# The Go folders whose declarations must all be accounted for, and the kinds of files that are not part of the product.
+# All declarations of these Go folders must be accounted for, except those in files of other systems or with these
+# marks.
 SCOPE = ("pkg/kubelet", "pkg/probe", "pkg/volume", "cmd/kubelet", "k8s.io")
 OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
 MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
 ISSUES = {"4", "5", "6", "7"}
-# The Python folder of a Go folder, if their paths differ.
+# These Go folders have Python folders with other paths.
 _FOLDERS = {
     "pkg/kubelet": "kubelet",
     "k8s.io/apimachinery/pkg": "pkg/apimachinery",
@@ -165,7 +166,7 @@ def read_all_releases() -> list[Declaration]:
     return sorted([*new, *gone, *_left_over(older, there_now | there_before, "older")])
 
 
-# The Python folder of a declaration, its receiver, and its name or that of one of its constants.
+# A _Key is a declaration's Python folder, its receiver, and its name or that of one of its constants.
 _Key = tuple[str, str, str]
 
 

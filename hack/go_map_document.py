@@ -9,7 +9,7 @@ import go_map
 TABLE = go_map.ROOT / "docs/go-python-map.md"
 
 
-# The number of functions in each state, and how many of the types and groups of constants exist here.
+# The columns count the functions in each state, and the types and groups of constants that exist here.
 COLUMNS = (*go_map.STATES, "types and constants")
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 PACKAGE = "kubelet_testing"
 ROOT = Path(__file__).parent.parent
-# The folders of this tree by the import names of their packages.
+# The keys are the import names of the packages, the values their folders in this tree.
 SOURCES = {"kubelet": "kubelet", "pkg": "pkg", "kubelet_cmd": "cmd", "framework": "test/framework"}
-# The modules that users import, and the packages whose modules are imported by a computed name.
+# Users import the first modules; the modules of the second packages are imported by a computed name.
 ENTRANCES = ("framework", "framework.apiserver.cluster", "framework.hollow_node", "framework.pytest_plugin")
 PUT_TOGETHER = ("pkg.api",)
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# The length of each input, and the CPU time, in seconds, that an expression may take for it: a linear one takes some
+# Each input has this length, and an expression may take this CPU time, in seconds, for it: a linear one takes some
 # milliseconds, any other at least a second.
 LENGTH = 40_000
 LIMIT = 0.5
 UNITS = [*' a01-.:/,="([\\\n', "$(", "a.", "a-", "1.", "a/", " a", "x\n"]
-# Expressions that may be slower, and why they do no harm.
+# These expressions may be slower; the values say why they do no harm.
 BOUNDED = {
     "kubelet.cadvisor.oomparser._LEGACY_CONTAINER": "a line of the kernel's log has 8 KiB at most",
     "kubelet.cri.remote.fake.behaviour._TERMINATION_MESSAGE": "only tests have the fake runtime",

@@ -63,7 +63,7 @@ def tell(name: str | None, namespace: str | None, status: kopf.Status, **_: Any)
     try:
         core().patch_namespaced_config_map(name, namespace, {"metadata": {"annotations": {HEALTH: health}}})
     except client.ApiException as err:
-        if err.status != 404:  # the config map is being deleted
+        if err.status != 404:  # The config map is being deleted.
             raise
 
 

@@ -3,7 +3,7 @@
 Go: k8s.io/kubelet/pkg/apis/well_known_labels.go
 """
 
-# The beta names of the labels for the operating system and the architecture.
+# These are the beta labels for the operating system and the architecture.
 LABEL_OS = "beta.kubernetes.io/os"
 LABEL_ARCH = "beta.kubernetes.io/arch"
 

@@ -20,10 +20,11 @@ from pkg import golang, klog
 from pkg.apimachinery import clock
 
 _ID = re.compile(r"[a-z0-9]{64}")
-# The time, in seconds, before the runtime is asked again for an unknown id: it may register the container late.
+# The runtime is asked again for an unknown id after this time, in seconds: it may register the container late.
 _RETRY_AFTER = 10.0
-# The timeout, in seconds, of one call that lists all images, and of all calls for the images of new sandboxes, which
-# need one call each. Only the metrics pages show these images, but the eviction manager waits for the answers too.
+# One call that lists all images has this timeout, in seconds, and so have all calls for the images of new sandboxes
+# together, which need one call each. Only the metrics pages show these images, but the eviction manager waits for the
+# answers too.
 IMAGES_TIMEOUT = 5.0
 
 
@@ -95,11 +96,12 @@ class RuntimeContainers:
         self._runtime_service = runtime_service
         self._image_service = image_service
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards the following fields
+        self._lock = threading.Lock()  # The lock guards the following fields.
         self._known: dict[str, Container] = {}
-        # The monotonic time, in seconds, of the last request for each id that is unknown or whose image is missing.
+        # The values are the monotonic times, in seconds, of the last request for each id that is unknown or lacks its
+        # image.
         self._incomplete: dict[str, float] = {}
-        # The ids that had no cgroup for the first time in the last call of `forget_others`.
+        # These ids had no cgroup for the first time in the last call of `forget_others`.
         self._missing: set[str] = set()
 
     def get(self, id: str) -> Container | None:

@@ -24,7 +24,7 @@ class Runtime(FakeRuntimeService):
 
     def __init__(self) -> None:
         super().__init__()
-        # Sandboxes whose status call times out.
+        # The status calls of these sandboxes time out.
         self.slow: set[str] = set()
 
     def pod_sandbox_status(

@@ -28,15 +28,15 @@ _TYPES = frozenset(
         *("ntfs", "vfat", "fat", "msdos", "exfat", "udf", "iso9660"),
     }
 )
-# The devices of /proc/diskstats that can carry file systems.
+# These devices of /proc/diskstats can carry file systems.
 _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
-# The beginning of the network file system types: nfs, nfs3, nfs4.
+# The names of network file system types begin with this text: nfs, nfs3, nfs4.
 _NFS = "nfs"
-# The time, in seconds, that all NFS servers together get in one pass. After a pass that took this long, the servers are
+# All NFS servers together get this time, in seconds, in one pass. After a pass that took this long, the servers are
 # left alone for the same time.
 LOOK_TIMEOUT = 10.0
-# The pause, in seconds, before a server is asked again that did not answer or that used much of the time.
+# A server that did not answer, or that used much of the time, is left alone for this time, in seconds.
 SILENCE = 60.0
 _SLOW = 1.0
 
@@ -207,7 +207,7 @@ class _Servers:
 
     def __init__(self, clock: clocklib.Clock) -> None:
         self.clock = clock
-        # The monotonic times, in seconds, from which any server, and each slow or silent server, may be asked again.
+        # Any server, and each slow or silent server, may be asked again from these monotonic times, in seconds.
         self.next_look = 0.0
         self.next_try: dict[str, float] = {}
 
@@ -217,7 +217,7 @@ class _Look:
 
     def __init__(self, servers: _Servers) -> None:
         self._servers = servers
-        # The seconds that each server has used for its answers.
+        # The values are the seconds that each server has used for its answers.
         self._taken: defaultdict[str, float] = defaultdict(float)
         # The keys are device numbers, which all mounts of one file system share.
         self._answers: dict[tuple[int, int], volumefs.FsInfo] = {}

@@ -26,7 +26,7 @@ class Message(NamedTuple):
     The timestamp is computed on demand, because few of the thousands of lines at the start matter.
     """
 
-    boot_time: datetime  # on the steady clock, like the timestamp
+    boot_time: datetime  # `boot_time` is on the steady clock, and so is the timestamp.
     microseconds: int
     text: str
 

@@ -27,7 +27,7 @@ _SYSTEM_UUID_FILES = (
 _PRETTY_NAME = re.compile(r"""^PRETTY_NAME=["']?(.*?)["']?$""", re.MULTILINE)
 _CORE_ID = re.compile(r"^core id\s*:\s*(\d+)$", re.MULTILINE)
 _PHYSICAL_ID = re.compile(r"^physical id\s*:\s*(\d+)$", re.MULTILINE)
-# Name prefixes of block devices that are not disks.
+# Block devices with these name prefixes are not disks.
 _NO_DISKS = ("loop", "ram", "sr")
 _SECTOR = 512
 

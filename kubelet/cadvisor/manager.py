@@ -30,12 +30,12 @@ from pkg.apimachinery import clock
 from pkg.golang import singleflight
 
 ROOT = "/"
-# The maximum age, in seconds, of statistics for callers that give no limit.
+# Statistics may have this age, in seconds, if the caller gives no limit.
 _CACHE_AGE = 1.0
-# The time, in seconds, between two samples from which rates are computed.
+# The two samples from which a rate is computed are at least this many seconds apart.
 _BASE_INTERVAL = 10.0
 _INIT = 1
-# The namespace in which a runtime's container names are unique.
+# A runtime's container names are unique in this namespace.
 _NAMESPACE = "containerd"
 _DISK_FIGURES = tuple(field.name for field in msgspec.structs.fields(info.DiskIoStats) if field.name != "psi")
 
@@ -47,7 +47,7 @@ class _Samples:
     spec: info.ContainerSpec
     newest: info.ContainerStats
     base: info.ContainerStats | None
-    # The sample that becomes the base later.
+    # This sample becomes the base later.
     next: info.ContainerStats
 
     def add(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
@@ -89,7 +89,7 @@ class Manager:
         self._cgroup_roots = tuple(cgroup_roots)
         self._proc = proc
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards _samples and its items
+        self._lock = threading.Lock()  # The lock guards _samples and its items.
         self._samples: dict[str, _Samples] = {}
         self._readers: singleflight.Group[_Samples] = singleflight.Group()
 
@@ -137,7 +137,7 @@ class Manager:
         with self._lock:
             for gone in self._samples.keys() - set(names):
                 del self._samples[gone]
-        # The containers' cgroups and their descendants; parents come first.
+        # The set holds the containers' cgroups and their descendants; parents come first.
         closed: set[str] = set()
         for each in names:
             container = self._container(each)

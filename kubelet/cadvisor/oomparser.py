@@ -22,7 +22,7 @@ _LEGACY_CONTAINER = re.compile(r"Task in (.*) killed as a result of limit of (.*
 # Kernels since 5.0 write this line. It does not match when the machine itself ran out of memory: the line then says
 # global_oom.
 _CONTAINER = "oom-kill:constraint="
-# The separators between the parts of that line, from the last to the first.
+# These texts separate the parts of that line, from the last to the first.
 _SEPARATORS = (",uid=", ",pid=", ",task=", ",task_memcg=", ",oom_memcg=", ",mems_allowed=", ",cpuset=", ",nodemask=")
 _LAST_LINE = re.compile(r"Killed process (?P<pid>\d+) \((?P<name>.+)\)")
 
@@ -39,7 +39,8 @@ class OomInstance:
     process_name: str = ""
     container_name: str = "/"
     victim_container_name: str = "/"
-    # One of CONSTRAINT_NONE, CONSTRAINT_CPUSET, CONSTRAINT_MEMORY_POLICY and CONSTRAINT_MEMCG; "" on old kernels.
+    # The value is CONSTRAINT_NONE, CONSTRAINT_CPUSET, CONSTRAINT_MEMORY_POLICY or CONSTRAINT_MEMCG; it is "" on old
+    # kernels.
     constraint: str = ""
 
 

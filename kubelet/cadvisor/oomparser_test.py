@@ -17,7 +17,7 @@ from pkg import golang
 
 _START = datetime(2026, 11, 21, tzinfo=UTC)
 _POD = "/kubepods/burstable/pod8af7a8cb/4f2a"
-# The shortened messages of a kernel 6.18 for a container over its limit and for a machine without memory.
+# A kernel 6.18 wrote these messages, here shortened, for a container over its limit and for a machine without memory.
 _OF_CONTAINER = f"""\
 tail invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=999
 CPU: 1 UID: 0 PID: 21540 Comm: tail Not tainted 6.18.44 #1 PREEMPT(none)

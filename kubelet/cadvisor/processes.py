@@ -13,18 +13,18 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from pkg.util import procfs
 
-# Interfaces that lead out of no container, or that are one end of another container's.
+# These interfaces lead out of no container, or are one end of another container's.
 _IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
 # A line of /proc/PID/net/dev has the name, then eight numbers for received and eight for sent data.
 _DEV_FIELDS = 17
 _MAX_OPEN_FILES = "Max open files"
-# The maximum number of processes of one cgroup whose open files are counted.
+# In one cgroup, the open files of at most this many processes are counted.
 MAX_EXAMINED_PROCESSES = 10_000
-# The maximum number of descriptors of one cgroup that are checked for sockets.
+# In one cgroup, at most this many descriptors are checked for sockets.
 MAX_EXAMINED_FILES = 10_000
-# The maximum number of descriptors that are counted one by one, which is necessary before Linux 6.2.
+# Before Linux 6.2, descriptors are counted one by one, up to this number.
 MAX_COUNTED_FILES = 100_000
-# The maximum number of interfaces of one network namespace.
+# A network namespace may have this number of interfaces; others are ignored.
 MAX_INTERFACES = 256
 
 

@@ -38,7 +38,7 @@ class FakeCadvisor:
     dir_fs: dict[str, cadvisorapiv2.FsInfo] = field(default_factory=dict)
     err: Exception | None = None
     fs_err: Exception | None = None
-    # The name and the options of each request for containers.
+    # The list has the name and the options of each request for containers.
     calls: list[tuple[str, cadvisorapiv2.RequestOptions]] = field(default_factory=list)
 
     def start(self) -> None:

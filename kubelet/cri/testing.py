@@ -63,7 +63,7 @@ class _Recorder:
     calls: list[Call] = field(default_factory=list)
     # The function runs before each call, without any lock, so that a test can block in it.
     on_call: Callable[[Call], None] | None = None
-    # Guards calls, errors and the state of the subclass.
+    # The lock guards calls, errors and the state of the subclass.
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: dict[str, list[Exception]] = field(default_factory=dict)
 
@@ -116,13 +116,13 @@ class FakeRuntimeService(_Recorder):
     sandboxes: dict[str, runtimeapi.PodSandboxStatus] = field(default_factory=dict)
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     runtime_status: runtimeapi.StatusResponse = field(default_factory=runtimeapi.StatusResponse)
-    # The output of exec_sync.
+    # exec_sync returns this output.
     stdout: bytes = b""
     stderr: bytes = b""
-    # The statistics by container or sandbox id.
+    # The keys are container or sandbox ids.
     fake_container_stats: dict[str, runtimeapi.ContainerStats] = field(default_factory=dict)
     fake_pod_sandbox_stats: dict[str, runtimeapi.PodSandboxStats] = field(default_factory=dict)
-    # The directory of the log files by sandbox id; without one there are no logs.
+    # The keys are sandbox ids. Without a directory there are no log files.
     log_directories: dict[str, str] = field(default_factory=dict)
 
     def set_fake_sandboxes(self, sandboxes: Iterable[runtimeapi.PodSandboxStatus]) -> None:

@@ -3,7 +3,7 @@
 Go: pkg/kubelet/events/event.go
 """
 
-# Containers.
+# The following events are about containers.
 CREATED_CONTAINER = "Created"
 STARTED_CONTAINER = "Started"
 FAILED_TO_CREATE_CONTAINER = "Failed"
@@ -13,7 +13,7 @@ PREEMPT_CONTAINER = "Preempting"
 BACK_OFF_START_CONTAINER = "BackOff"
 EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
 
-# Pods.
+# The following events are about pods.
 FAILED_TO_KILL_POD = "FailedKillPod"
 FAILED_TO_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
 FAILED_TO_MAKE_POD_DATA_DIRECTORIES = "Failed"
@@ -27,7 +27,7 @@ RESIZE_STARTED = "ResizeStarted"
 RESIZE_ERROR = "ResizeError"
 FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck"
 
-# Images.
+# The following events are about images.
 PULLING_IMAGE = "Pulling"
 PULLED_IMAGE = "Pulled"
 FAILED_TO_PULL_IMAGE = "Failed"
@@ -35,7 +35,7 @@ FAILED_TO_INSPECT_IMAGE = "InspectFailed"
 ERR_IMAGE_NEVER_PULL_POLICY = "ErrImageNeverPull"
 BACK_OFF_PULL_IMAGE = "BackOff"
 
-# The kubelet and its node.
+# The following events are about the kubelet and its node.
 NODE_READY = "NodeReady"
 NODE_NOT_READY = "NodeNotReady"
 NODE_SCHEDULABLE = "NodeSchedulable"
@@ -70,21 +70,21 @@ CGROUP_V1 = "CgroupV1"
 FAILED_UNMOUNT_VOLUME = "FailedUnmount"
 ORPHANED_POD_DIRECTORY = "OrphanedPodDirectory"
 
-# The image manager.
+# The image manager records the following events.
 INVALID_IMAGE_ID = "InvalidImageID"
 INVALID_DISK_CAPACITY = "InvalidDiskCapacity"
 FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed"
 
-# Probes.
+# The prober records the following events.
 CONTAINER_UNHEALTHY = "Unhealthy"
 CONTAINER_PROBE_WARNING = "ProbeWarning"
 
-# Pod workers.
+# Pod workers record the following event.
 FAILED_SYNC = "FailedSync"
 
-# Pod sources.
+# Pod sources record the following event.
 FAILED_VALIDATION = "FailedValidation"
 
-# Lifecycle hooks.
+# Lifecycle hooks cause the following events.
 FAILED_POST_START_HOOK = "FailedPostStartHook"
 FAILED_PRE_STOP_HOOK = "FailedPreStopHook"

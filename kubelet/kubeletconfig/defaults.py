@@ -12,10 +12,10 @@ DEFAULT_KUBELET_PLUGINS_REGISTRATION_DIR_NAME = "plugins_registry"
 DEFAULT_KUBELET_CONTAINERS_DIR_NAME = "containers"
 DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME = "pod-resources"
 DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME = "checkpoints"
-# The SELinux label of files that containers may use.
+# Files that containers may use have this SELinux label.
 KUBELET_PLUGINS_DIR_SELINUX_LABEL = "system_u:object_r:container_file_t:s0"
 # Go lacks this socket. Its clients may see all data of the kubelet.
 DEBUG_SOCKET_NAME = "debug.sock"
 
-# The number of user and group ids of a pod with its own user namespace.
+# A pod with its own user namespace has this number of user and group ids.
 DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD = 65536

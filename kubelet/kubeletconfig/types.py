@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class ContainerRuntimeOptions:
     """Hold the options of the node's container runtime."""
 
-    # The cgroup in which the runtime is expected to run.
+    # The runtime is expected to run in this cgroup.
     runtime_cgroups: str = ""
-    # The file or directory with the configuration of the credential providers, and the directory of their programs.
+    # These are the file or directory with the configuration of the credential providers, and the directory of their
+    # programs.
     image_credential_provider_config_path: str = ""
     image_credential_provider_bin_dir: str = ""

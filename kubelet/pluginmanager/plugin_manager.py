@@ -15,8 +15,8 @@ from pkg import golang, klog
 if TYPE_CHECKING:
     from pkg.apimachinery import clock as clock_
 
-# The time, in seconds, before the reconciler tries again a socket whose registration has failed or must wait. Go's
-# reconciler checks all sockets at this interval.
+# If a registration has failed or must wait, the reconciler tries again after this time, in seconds. Go's reconciler
+# checks all sockets at this interval.
 LOOP_SLEEP_DURATION = 1.0
 
 

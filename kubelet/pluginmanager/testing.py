@@ -83,7 +83,7 @@ class FakePluginHandler:
     def __init__(self) -> None:
         self.validate_err: Exception | None = None
         self.register_err: Exception | None = None
-        self._changed = threading.Condition()  # guards events
+        self._changed = threading.Condition()  # The condition guards events.
         self.events: list[str] = []
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:

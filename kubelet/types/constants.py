@@ -7,7 +7,7 @@ import enum
 
 RESOLV_CONF_DEFAULT = "/etc/resolv.conf"
 
-# The values of enforceNodeAllocatable.
+# enforceNodeAllocatable may have these values.
 NODE_ALLOCATABLE_ENFORCEMENT_KEY = "pods"
 SYSTEM_RESERVED_ENFORCEMENT_KEY = "system-reserved"
 SYSTEM_RESERVED_COMPRESSIBLE_ENFORCEMENT_KEY = "system-reserved-compressible"
@@ -26,5 +26,5 @@ class SwapBehavior(enum.StrEnum):
 LIMITED_SWAP = SwapBehavior.LIMITED_SWAP
 NO_SWAP = SwapBehavior.NO_SWAP
 
-# The beginning of the status message of a rejected pod. Go has this text in kubelet.go, rejectPod.
+# The status message of a rejected pod begins with this text. Go has it in kubelet.go, rejectPod.
 REJECTED_POD_MESSAGE = "Pod was rejected: "

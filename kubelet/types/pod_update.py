@@ -33,12 +33,12 @@ class PodOperation(enum.IntEnum):
     RECONCILE = 5
 
 
-SET = PodOperation.SET  # the update has all pods of the source
-ADD = PodOperation.ADD  # the pods are new to this source
-DELETE = PodOperation.DELETE  # the pods are to be deleted gracefully
-REMOVE = PodOperation.REMOVE  # the pods are gone from the source
+SET = PodOperation.SET  # The update has all pods of the source.
+ADD = PodOperation.ADD  # The pods are new to this source.
+DELETE = PodOperation.DELETE  # The pods are to be deleted gracefully.
+REMOVE = PodOperation.REMOVE  # The pods are gone from the source.
 UPDATE = PodOperation.UPDATE
-RECONCILE = PodOperation.RECONCILE  # the source has another status than the kubelet
+RECONCILE = PodOperation.RECONCILE  # The source has another status than the kubelet.
 
 FILE_SOURCE = "file"
 HTTP_SOURCE = "http"

@@ -14,9 +14,9 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 
-# The UID of a pod; the UID of a mirror pod has been translated to that of its static pod.
+# A ResolvedPodUID is a pod's UID; that of a mirror pod has been translated to the UID of its static pod.
 ResolvedPodUID = NewType("ResolvedPodUID", str)
-# The UID that the API server assigned to a mirror pod.
+# A MirrorPodUID is the UID that the API server assigned to a mirror pod.
 MirrorPodUID = NewType("MirrorPodUID", str)
 
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)

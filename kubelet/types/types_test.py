@@ -75,7 +75,7 @@ def test_preemptable(preemptor: v1.Pod, preemptee: v1.Pod, expected: bool) -> No
 
 def test_sync_pod_type() -> None:
     assert [str(kind) for kind in kubetypes.SyncPodType] == ["sync", "update", "create", "kill"]
-    assert not kubetypes.SYNC_POD_SYNC  # the zero value
+    assert not kubetypes.SYNC_POD_SYNC  # SYNC_POD_SYNC is the zero value.
 
 
 def test_pod_conditions() -> None:

@@ -34,9 +34,9 @@ class BasicNodeStartupLatencyTracker:
         try:
             self._boot_time: datetime.datetime | None = get_boot_time()
         except OSError:
-            self._boot_time = None  # the durations since the boot are left out
+            self._boot_time = None  # The metrics lack the durations since the boot then.
         self._kubelet_start_time = self._clock.steady()
-        # Guards the fields below.
+        # The lock guards the fields below.
         self._lock = threading.Lock()
         self._first_registration_attempt_time: datetime.datetime | None = None
         self._first_registered_new_node_time: datetime.datetime | None = None

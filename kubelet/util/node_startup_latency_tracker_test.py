@@ -38,7 +38,7 @@ def durations() -> list[float]:
 
 def test_new_node(clock: FakeClock) -> None:
     tracker = node_startup_latency_tracker.BasicNodeStartupLatencyTracker(clock)
-    for _ in range(2):  # only the first time counts
+    for _ in range(2):  # Only the first time counts.
         clock.step(1)
         tracker.record_attempt_register_node()
     clock.step(2)

@@ -49,7 +49,7 @@ class _ImagePullSession(NamedTuple):
 @dataclass(slots=True)
 class _PerPodState:
     image_pull_sessions: list[_ImagePullSession] = field(default_factory=list)
-    # The start times of active pulls; several may run at once.
+    # Active pulls began at these times; several may run at once.
     image_pull_sessions_starts: list[datetime.datetime] = field(default_factory=list)
     # seconds
     total_init_container_runtime: float = 0.0
@@ -63,10 +63,10 @@ class BasicPodStartupLatencyTracker:
 
     def __init__(self, clock: clockpkg.Clock | None = None) -> None:
         self._clock = clock or clockpkg.RealClock()
-        # Guards the fields below.
+        # The lock guards the fields below.
         self._lock = threading.Lock()
         self._pods: dict[types.UID, _PerPodState] = {}
-        # Pods that could not be scheduled at first; they do not count, even if they are scheduled later.
+        # These pods could not be scheduled at first; they do not count, even if they are scheduled later.
         self._excluded_pods: set[types.UID] = set()
         self._first_network_pod_seen = False
 

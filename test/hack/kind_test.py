@@ -16,7 +16,7 @@ from pkg import klog
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data" / "kind"
-# The variables of kind's 10-kubeadm.conf, except the path of the configuration.
+# kind's 10-kubeadm.conf sets these variables, and the path of the configuration.
 ENVIRONMENT = {
     "KUBELET_KUBECONFIG_ARGS": "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf "
     "--kubeconfig=/etc/kubernetes/kubelet.conf",

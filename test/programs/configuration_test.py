@@ -57,7 +57,7 @@ def _field(loaded: configuration.Loaded, path: str) -> tuple[Any, str]:
     return value, loaded.sources.of(name)
 
 
-# Defaults.
+# The following tests are about defaults.
 
 
 def test_without_a_file_the_server_is_open() -> None:
@@ -92,7 +92,7 @@ def test_hard_eviction_defaults(folder: Path, text: str, expected: dict[str, str
     assert loaded.kubelet_configuration.eviction_hard == expected
 
 
-# Precedence.
+# The following tests are about precedence.
 
 
 def test_file_then_dropins_then_flags(folder: Path) -> None:
@@ -217,7 +217,7 @@ def test_relative_paths_of_a_file_start_at_the_file(folder: Path) -> None:
     assert kc.pod_logs_dir == "/logs"
 
 
-# Faults.
+# The following tests are about faults.
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_node_labels(labels: str, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-# The flags themselves.
+# The following tests are about the flags themselves.
 
 
 def test_a_deprecated_flag_names_the_field_that_replaces_it() -> None:
@@ -319,7 +319,7 @@ def test_unknown_flag() -> None:
         configuration.parse_flags(["--bogus"], io.StringIO())
 
 
-# config explain.
+# The following tests are about `config explain`.
 
 
 def _rows(loaded: configuration.Loaded) -> dict[str, explain.Row]:
@@ -358,7 +358,7 @@ def test_explain_renders() -> None:
     ]
 
 
-# Settings without effect.
+# The following tests are about settings without effect.
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ _FOR_OTHER_COMPONENTS = """
     UnknownVersionInteroperabilityProxy VolumeLimitScaling WatchCacheInitializationPostStartHook WatchList
     WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob
 """
-# Gates that the Go kubelet does not use either.
+# The Go kubelet does not use these gates either.
 _OF_OTHERS = _FOR_OTHER_COMPONENTS.split()
 # The Go topology manager has no options in these stages, which the gates enable.
 _WITHOUT_OPTIONS = ["TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions"]

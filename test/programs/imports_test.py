@@ -54,9 +54,9 @@ _OF_THE_CLIENT = (
 )
 
 
-# The modules of the live view.
+# These modules belong to the live view.
 _OF_THE_LIVE_VIEW = ("kubelet.liveview.collector", "kubelet.liveview.explanation", "kubelet.liveview.handlers")
-# The modules for requests, upgraded connections and traces.
+# These modules serve requests, upgraded connections and traces.
 _OF_THE_SERVER = (
     "h11",
     "wsproto",

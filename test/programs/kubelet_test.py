@@ -164,7 +164,7 @@ def test_who_starts_a_kubelet_that_is_open_to_everybody_is_told(flags: list[str]
     assert result.stderr.splitlines()[-1].startswith("Error: root directory"), "the line came before the start"
 
 
-# The root directory.
+# The following tests are about the root directory.
 
 
 def test_a_second_kubelet_names_the_first(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_failure_to_start_needs_nobody_to_tell(tmp_path: Path) -> None:
         assert process.wait(30) == 1
 
 
-# Signals.
+# The following tests are about signals.
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -17,7 +17,7 @@ _SOURCE = ROOT / "hack" / "dist-testing"
 _EXAMPLE = ROOT / "examples" / "testing"
 _INSTALL_TIMEOUT = 900.0
 _RUN_TIMEOUT = 600.0
-# Modules of the project's own `pkg` and `kubelet`, which modules of this tree could hide.
+# The project has its own `pkg` and `kubelet`, whose modules this tree's could hide.
 _OWN_PACKAGES = """
 import kubelet
 import kubelet_testing

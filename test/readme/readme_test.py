@@ -24,11 +24,11 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 RUN_DIR = ROOT / ".run"
-# Timeouts of a command, of a start until the pods run, and of an end. The machine may be busy.
+# These are the timeouts of a command, of a start until the pods run, and of an end. The machine may be busy.
 COMMAND_TIMEOUT = 300.0
 START_TIMEOUT = 300.0
 END_TIMEOUT = 60.0
-# The number of tested blocks below each heading.
+# The values count the tested blocks below each heading.
 BLOCKS = {
     "A kubelet in Python": 1,
     "On a VM, with your own containerd": 3,
@@ -74,7 +74,7 @@ class Shell:
             try:
                 code = process.wait(COMMAND_TIMEOUT)
             finally:
-                end_group(process.pid)  # with the background processes of the commands
+                end_group(process.pid)  # This also ends the background processes of the commands.
                 process.wait()
         said = self.log.read_text()
         assert code == 0, said

@@ -20,7 +20,7 @@ Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
 UInt32 = Annotated[int, "uint32"]
 Duration = Annotated[float, "duration"]
-# A duration as in Go or, in older files, a number of nanoseconds.
+# The document has a duration as in Go or, in older files, a number of nanoseconds.
 TimeOrMetaDuration = Annotated[float, "duration-or-nanoseconds"]
 
 HAIRPIN_VETH = "hairpin-veth"
@@ -38,7 +38,7 @@ POD_TOPOLOGY_MANAGER_SCOPE = "pod"
 KUBELET_AUTHORIZATION_MODE_ALWAYS_ALLOW = "AlwaysAllow"
 KUBELET_AUTHORIZATION_MODE_WEBHOOK = "Webhook"
 
-# The strategies to detect changes of secrets and config maps.
+# These strategies detect changes of secrets and config maps.
 GET_CHANGE_DETECTION_STRATEGY = "Get"
 TTL_CACHE_CHANGE_DETECTION_STRATEGY = "Cache"
 WATCH_CHANGE_DETECTION_STRATEGY = "Watch"
@@ -166,7 +166,7 @@ class TracingConfiguration(msgspec.Struct, kw_only=True):
 class KubeletConfiguration(msgspec.Struct, kw_only=True):
     """Hold the settings that a cluster's nodes may share. `KubeletFlags` holds those of a single node."""
 
-    # Pod sources.
+    # These fields describe the pod sources.
     enable_server: bool = field(default=False, name="enableServer")
     static_pod_path: str = field(default="", name="staticPodPath")
     pod_logs_dir: str = field(default="", name="podLogsDir")
@@ -177,7 +177,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     # The header may contain credentials, so it must not be logged.
     static_pod_url_header: dict[str, list[str]] = field(default_factory=dict, name="staticPodURLHeader")
 
-    # The kubelet's own server.
+    # These fields describe the kubelet's own server.
     address: str = field(default="", name="address")
     port: Int32 = field(default=0, name="port")
     read_only_port: Int32 = field(default=0, name="readOnlyPort")
@@ -191,7 +191,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     authentication: KubeletAuthentication = field(default_factory=KubeletAuthentication, name="authentication")
     authorization: KubeletAuthorization = field(default_factory=KubeletAuthorization, name="authorization")
 
-    # Image pulls and events. A rate of 0 means no limit for pulls.
+    # These fields limit image pulls and events. A rate of 0 means no limit for pulls.
     registry_pull_qps: Int32 = field(default=0, name="registryPullQPS")
     registry_burst: Int32 = field(default=0, name="registryBurst")
     image_pull_credentials_verification_policy: str = field(default="", name="imagePullCredentialsVerificationPolicy")
@@ -211,12 +211,12 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     # 0 means no limit.
     streaming_connection_idle_timeout: Duration = field(default=0.0, name="streamingConnectionIdleTimeout")
 
-    # The node object.
+    # These fields control updates of the node object.
     node_status_update_frequency: Duration = field(default=0.0, name="nodeStatusUpdateFrequency")
     node_status_report_frequency: Duration = field(default=0.0, name="nodeStatusReportFrequency")
     node_lease_duration_seconds: Int32 = field(default=0, name="nodeLeaseDurationSeconds")
 
-    # Image garbage collection. A maximum age of 0 means no limit.
+    # These fields control image garbage collection. A maximum age of 0 means no limit.
     image_minimum_gc_age: Duration = field(default=0.0, name="imageMinimumGCAge")
     image_maximum_gc_age: Duration = field(default=0.0, name="imageMaximumGCAge")
     image_gc_high_threshold_percent: Int32 = field(default=0, name="imageGCHighThresholdPercent")
@@ -224,13 +224,13 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     # With a negative value, the kubelet does not measure volumes.
     volume_stats_agg_period: Duration = field(default=0.0, name="volumeStatsAggPeriod")
 
-    # Cgroups and resource managers.
+    # These fields control cgroups and the resource managers.
     kubelet_cgroups: str = field(default="", name="kubeletCgroups")
     system_cgroups: str = field(default="", name="systemCgroups")
     cgroup_root: str = field(default="", name="cgroupRoot")
     cgroups_per_qos: bool = field(default=False, name="cgroupsPerQOS")
     cgroup_driver: str = field(default="", name="cgroupDriver")
-    # None: the cgroup version decides.
+    # With None, the cgroup version decides.
     single_process_oom_kill: bool | None = field(default=None, name="singleProcessOOMKill")
     cpu_manager_policy: str = field(default="", name="cpuManagerPolicy")
     cpu_manager_policy_options: dict[str, str] = field(default_factory=dict, name="cpuManagerPolicyOptions")
@@ -241,33 +241,34 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     topology_manager_policy_options: dict[str, str] = field(default_factory=dict, name="topologyManagerPolicyOptions")
     qos_reserved: dict[str, str] = field(default_factory=dict, name="qosReserved")
 
-    # Pods.
+    # These fields apply to all pods.
     runtime_request_timeout: Duration = field(default=0.0, name="runtimeRequestTimeout")
     hairpin_mode: str = field(default="", name="hairpinMode")
     max_pods: Int32 = field(default=0, name="maxPods")
-    # Only in standalone mode; otherwise the API server assigns the CIDR.
+    # The field counts only in standalone mode; otherwise the API server assigns the CIDR.
     pod_cidr: str = field(default="", name="podCIDR")
-    # -1: as many as the node can allocate.
+    # -1 means as many as the node can allocate.
     pod_pids_limit: Int64 = field(default=0, name="podPidsLimit")
     # With "", pods do not get the host's resolv.conf.
     resolver_config: str = field(default="", name="resolvConf")
     run_once: bool = field(default=False, name="runOnce")
     cpu_cfs_quota: bool = field(default=False, name="cpuCFSQuota")
     cpu_cfs_quota_period: Duration = field(default=0.0, name="cpuCFSQuotaPeriod")
-    # -1: all images.
+    # -1 means all images.
     node_status_max_images: Int32 = field(default=0, name="nodeStatusMaxImages")
     max_open_files: Int64 = field(default=0, name="maxOpenFiles")
 
-    # The client of the API server.
+    # These fields configure the client of the API server.
     content_type: str = field(default="", name="contentType")
     kube_api_qps: Int32 = field(default=0, name="kubeAPIQPS")
     kube_api_burst: Int32 = field(default=0, name="kubeAPIBurst")
 
     serialize_image_pulls: bool = field(default=False, name="serializeImagePulls")
-    # None: no limit. The value counts only if pulls are not serialized.
+    # None means no limit. The value counts only if pulls are not serialized.
     max_parallel_image_pulls: Int32 | None = field(default=None, name="maxParallelImagePulls")
 
-    # Eviction: a quantity or percentage by signal name; for the grace periods a duration.
+    # These fields control eviction. They map signal names to quantities or percentages, and to durations for grace
+    # periods.
     eviction_hard: dict[str, str] = field(default_factory=dict, name="evictionHard")
     eviction_soft: dict[str, str] = field(default_factory=dict, name="evictionSoft")
     eviction_soft_grace_period: dict[str, str] = field(default_factory=dict, name="evictionSoftGracePeriod")
@@ -276,7 +277,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     eviction_minimum_reclaim: dict[str, str] = field(default_factory=dict, name="evictionMinimumReclaim")
     merge_default_eviction_settings: bool = field(default=False, name="mergeDefaultEvictionSettings")
 
-    # 0: no limit for each core.
+    # 0 means no limit for each core.
     pods_per_core: Int32 = field(default=0, name="podsPerCore")
     enable_controller_attach_detach: bool = field(default=False, name="enableControllerAttachDetach")
     protect_kernel_defaults: bool = field(default=False, name="protectKernelDefaults")
@@ -287,7 +288,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     fail_swap_on: bool = field(default=False, name="failSwapOn")
     memory_swap: MemorySwapConfiguration = field(default_factory=MemorySwapConfiguration, name="memorySwap")
 
-    # Container logs. The size is a quantity.
+    # These fields control container logs. The size is a quantity.
     container_log_max_size: str = field(default="", name="containerLogMaxSize")
     container_log_max_files: Int32 = field(default=0, name="containerLogMaxFiles")
     container_log_max_workers: Int32 = field(default=0, name="containerLogMaxWorkers")
@@ -297,10 +298,10 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
         default="", name="configMapAndSecretChangeDetectionStrategy"
     )
 
-    # Node allocatable.
+    # These fields define node allocatable.
     system_reserved: dict[str, str] = field(default_factory=dict, name="systemReserved")
     kube_reserved: dict[str, str] = field(default_factory=dict, name="kubeReserved")
-    # Replaces the CPUs in the two fields above.
+    # This field replaces the CPUs in the two fields above.
     reserved_system_cpus: str = field(default="", name="reservedSystemCPUs")
     show_hidden_metrics_for_version: str = field(default="", name="showHiddenMetricsForVersion")
     system_reserved_cgroup: str = field(default="", name="systemReservedCgroup")
@@ -315,7 +316,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     enable_system_log_handler: bool = field(default=False, name="enableSystemLogHandler")
     enable_system_log_query: bool = field(default=False, name="enableSystemLogQuery")
 
-    # Node shutdown.
+    # These fields control the node shutdown.
     shutdown_grace_period: Duration = field(default=0.0, name="shutdownGracePeriod")
     shutdown_grace_period_critical_pods: Duration = field(default=0.0, name="shutdownGracePeriodCriticalPods")
     shutdown_grace_period_by_pod_priority: list[ShutdownGracePeriodByPodPriority] = field(

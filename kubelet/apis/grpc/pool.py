@@ -24,7 +24,8 @@ class _Pool(futures.ThreadPoolExecutor):
     def __init__(self, workers: int, name: str) -> None:
         super().__init__(MAX_THREADS, name)
         self._workers = workers
-        # The number of calls that got no new thread. At the end of each, the library counts one idle thread too many.
+        # This number counts calls that got no new thread. At the end of each, the library counts one idle thread too
+        # many.
         self._without_thread = 0
 
     def _adjust_thread_count(self) -> None:

@@ -34,8 +34,8 @@ class RequestTimeouts(grpc.ServerInterceptor):
         `at_once` is the number of requests that are served at the same time.
         """
         self._turns = threading.BoundedSemaphore(at_once)
-        self._changed = threading.Condition()  # guards the fields below
-        # The waiting calls with their deadlines, the earliest first.
+        self._changed = threading.Condition()  # The condition guards the fields below.
+        # The dict holds the waiting calls with their deadlines, the earliest first.
         self._waiting: dict[grpc.ServicerContext, float] = {}
         self._closed = False
         self._thread = golang.go(self._run, name=name)

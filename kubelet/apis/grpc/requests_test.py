@@ -29,7 +29,7 @@ class _Echo:
     def __init__(self, address: str, server: grpc.Server) -> None:
         self.address, self.server = address, server
         self.waits, self.may_go_on = threading.Event(), threading.Event()
-        self.changed = threading.Condition()  # guards the fields below
+        self.changed = threading.Condition()  # The condition guards the fields below.
         self.come = self.running = self.most = 0
 
     def receive(self, data: bytes) -> bytes:

@@ -5,8 +5,8 @@ Go: pkg/kubelet/apis/podresources/constants.go
 
 from __future__ import annotations
 
-# The name of the socket without its suffix.
+# SOCKET is the name of the socket without its suffix.
 SOCKET = "kubelet"
-# The rate limit: requests in a second, and requests at once.
+# The server accepts this number of requests in a second, and at once.
 DEFAULT_QPS = 100
 DEFAULT_BURST_TOKENS = 10

@@ -19,7 +19,7 @@ from kubelet.apis.podresources.v1 import api_pb2_grpc as v1
 from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1
 from pkg import golang, klog
 
-# The number of requests that are served at once.
+# The server serves this number of requests at once.
 _AT_ONCE = 2
 
 

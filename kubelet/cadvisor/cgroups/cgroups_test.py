@@ -61,7 +61,7 @@ def test_measuring_that_there_is_not_is_logged_with_the_reason(
     assert "No such file" in log.getvalue()
 
 
-# Version 1.
+# The following tests are about version 1.
 
 
 def test_v1_container(v1: cgroups.Cgroups) -> None:
@@ -202,7 +202,7 @@ def test_v1_disks(v1: cgroups.Cgroups, tmp_path: Path, contents: dict[str, str],
     assert v1.stats(APP_V1).disk_io == expected
 
 
-# Version 2.
+# The following tests are about version 2.
 
 
 def test_v2_container(v2: cgroups.Cgroups) -> None:
@@ -371,7 +371,7 @@ def test_v2_names(v2: cgroups.Cgroups) -> None:
     assert v2.processes(APP_V2) == [25353, 25756]
 
 
-# Functions for both versions.
+# The following tests are about both versions.
 
 
 def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 
 from pkg.util import procfs
 
-# The numeric value of "max".
+# UNLIMITED is the numeric value of "max".
 UNLIMITED = 2**64 - 1
 
 

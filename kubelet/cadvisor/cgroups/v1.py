@@ -15,12 +15,12 @@ from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
 from pkg.util import procfs
 
-# The controllers whose statistics a kubelet shows.
+# A kubelet shows the statistics of these controllers.
 _CONTROLLERS = ("cpu", "cpuacct", "memory", "pids", "blkio")
-# The length of a tick in cpuacct.stat.
+# A tick in cpuacct.stat has this length.
 _TICK_NANOSECONDS = 10_000_000
 
-# The files of the disk statistics for each I/O scheduler. The first group whose files hold numbers counts.
+# These files have the disk statistics of each I/O scheduler. The first group whose files hold numbers counts.
 _BFQ = {"bfq.io_serviced_recursive": "io_serviced", "bfq.io_service_bytes_recursive": "io_service_bytes"}
 _TIMES = {
     "sectors_recursive": "sectors",

@@ -16,7 +16,7 @@ from kubelet.util import CGROUP_ROOT
 from pkg.util import procfs
 
 _MIN_WEIGHT, _MAX_WEIGHT = 1, 10000
-# The keys of io.stat and their names in version 1.
+# The table maps keys of io.stat to their names in version 1.
 _IO = {
     "rbytes": ("io_service_bytes", "Read"),
     "wbytes": ("io_service_bytes", "Write"),

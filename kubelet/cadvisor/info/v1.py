@@ -60,7 +60,7 @@ class ContainerReference(msgspec.Struct):
     name: str
     id: str = ""
     aliases: list[str] = msgspec.field(default_factory=list)
-    # The name of the runtime, within which the aliases are unique.
+    # This is the name of the runtime, within which the aliases are unique.
     namespace: str = ""
 
 
@@ -107,7 +107,7 @@ class CpuStats(msgspec.Struct):
 
     usage: CpuUsage = msgspec.field(default_factory=CpuUsage)
     cfs: CpuCFS = msgspec.field(default_factory=CpuCFS)
-    # The number of runnable tasks, times 1000. It is always 0, as in the Go kubelet.
+    # The value is the number of runnable tasks, times 1000. It is always 0, as in the Go kubelet.
     load_average: int = 0
     psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
@@ -163,7 +163,7 @@ class MemoryStats(msgspec.Struct):
     total_inactive_file: int = 0
     failcnt: int = 0
     kernel_usage: int = 0
-    # Page faults of the cgroup itself, and of the cgroup with all its descendants.
+    # These fields count the page faults of the cgroup itself, and of the cgroup with all its descendants.
     container_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
     hierarchical_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
     psi: PSIStats = msgspec.field(default_factory=PSIStats)
@@ -241,7 +241,8 @@ class ContainerStats(msgspec.Struct):
     """Hold all statistics of a container at one moment. Its ContainerSpec says which of them are valid."""
 
     timestamp: datetime = _NEVER
-    # The same moment on the steady clock. Ages and rates use this value, because the wall clock may be set meanwhile.
+    # `steady` is the same moment on the steady clock. Ages and rates use it, because the wall clock may be set
+    # meanwhile.
     steady: datetime = _NEVER
     cpu: CpuStats = msgspec.field(default_factory=CpuStats)
     disk_io: DiskIoStats = msgspec.field(default_factory=DiskIoStats)

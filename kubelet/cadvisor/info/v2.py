@@ -70,7 +70,7 @@ class ContainerStats(msgspec.Struct):
 
     timestamp: datetime = _NEVER
     cpu: v1.CpuStats | None = None
-    # None in the first sample of a container, because a rate needs two samples.
+    # The value is None in the first sample of a container, because a rate needs two samples.
     cpu_inst: CpuInstStats | None = None
     disk_io: v1.DiskIoStats | None = None
     memory: v1.MemoryStats | None = None

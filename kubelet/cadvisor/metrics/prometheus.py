@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAX_MEMORY = 1 << 62
 _OPTIONS = v2.RequestOptions(count=1, recursive=True)
 
-# A value, and the values of the metric's own labels.
+# A Value is a number, with the values of the metric's own labels.
 Value = tuple[float, tuple[str, ...]]
 LabelsFunc = Callable[[info.ContainerInfo], dict[str, str]]
 

@@ -15,7 +15,7 @@ from kubelet.cadvisor.metrics import PrometheusCollector, PrometheusMachineColle
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.component_base import metrics
 
-# 1000000000500 in milliseconds.
+# In milliseconds, this is 1000000000500.
 MOMENT = datetime.fromtimestamp(1_000_000_000.5, UTC)
 NOW = datetime.fromtimestamp(1_000_000_003.25, UTC)
 

@@ -33,11 +33,11 @@ _OPTIONS = [
     # Test: remote_runtime_test.py:test_attempts_to_connect_are_at_most_a_second_apart
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.min_reconnect_backoff_ms", 5000),  # the timeout of one attempt, despite its name
+    ("grpc.min_reconnect_backoff_ms", 5000),  # Despite its name, this is the timeout of one attempt.
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
-# The maximum number of idle channels that are kept open.
+# At most this number of idle channels is kept open.
 _MAX_IDLE_CHANNELS = 16
 
 
@@ -74,7 +74,7 @@ class _Channels:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        # Guards the fields below.
+        # The lock guards the fields below.
         self._lock = threading.Lock()
         self._idle: list[grpc.Channel] = []
         self._uses: set[_Use] = set()
@@ -206,7 +206,7 @@ class GRPCClient:
         with self._started(ctx, method, request, _shorter(timeout, ctx.remaining())) as call:
             try:
                 response = next(call, None)
-                next(call, None)  # the status that follows the response
+                next(call, None)  # The second call reads the status that follows the response.
             except grpc.RpcError as err:
                 raise self._translate(ctx, err) from None
         if response is None:
@@ -261,7 +261,7 @@ class GRPCClient:
         if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
             details = f"connection error: dial unix {self._path}: {_why_unreachable(self._path, details)}"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
-            details = "context deadline exceeded"  # Go's text for the caller's own deadline
+            details = "context deadline exceeded"  # This is Go's text for the caller's own deadline.
         klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=str(err))
         return errors.RemoteError(code, details)
 

@@ -31,9 +31,9 @@ from pkg.util import exec as utilexec
 # Why: the error becomes part of the log and of events.
 # Test: remote_runtime_test.py:test_exec_sync_shows_the_beginning_of_endless_complaints
 MAX_STDERR_LENGTH = 10 * 1024
-# The interval, in seconds, between two reports of the same error.
+# Two reports of the same error are this many seconds apart.
 _IDENTICAL_ERROR_DELAY = 60.0
-# The maximum duration of Go in seconds. A runtime takes a longer grace period for none, and kills at once.
+# This is Go's maximum duration in seconds. A runtime takes a longer grace period for none, and kills at once.
 _MAX_DURATION = (2**63 - 1) // 10**9
 
 
@@ -69,7 +69,7 @@ class RemoteRuntimeService:
         self._client.close()
 
     def validate_service_connection(self, ctx: golang.Context) -> None:
-        """Raises ConnectionError unless a runtime answers that speaks CRI v1."""
+        """Raise ConnectionError unless a runtime with CRI v1 answers."""
         klog.v(4).info_s("Validating the CRI v1 API runtime version")
         try:
             self._client.invoke(ctx, "Version", runtimeapi.VersionRequest(), self._timeout)
@@ -183,7 +183,8 @@ class RemoteRuntimeService:
         # remote_runtime_test.py:test_grace_period_that_is_too_long_for_grpc_is_not_over_at_once
         request = runtimeapi.StopContainerRequest(container_id=container_id, timeout=min(timeout, _MAX_DURATION))
         self._log_reduction.clear_id(container_id)
-        limit = self._timeout + timeout  # the grace period, and the usual time to kill the container after it
+        # The call gets the grace period, and the usual time to kill the container after it.
+        limit = self._timeout + timeout
         what = "StopContainer from runtime service failed"
         self._call_within(ctx, limit, "StopContainer", request, what, containerID=container_id)
 
@@ -387,7 +388,7 @@ class RemoteRuntimeService:
         try:
             return self._client.invoke(ctx, method, request, limit)
         except golang.Canceled:
-            raise  # the caller that cancelled needs no log line
+            raise  # The caller that cancelled needs no log line.
         except errors.RemoteError as err:
             klog.error_s(err, what, **kv)
             raise

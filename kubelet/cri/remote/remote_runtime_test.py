@@ -346,7 +346,7 @@ def test_cancelling_the_context_ends_a_call_that_hangs(
     thread.join(30)
     assert isinstance(failures[0], remote.RemoteError)
     assert failures[0].code is grpc.StatusCode.CANCELLED
-    wait_for("no call hangs any more", lambda: fault.waiting == 0)  # the runtime noticed the cancellation too
+    wait_for("no call hangs any more", lambda: fault.waiting == 0)  # The runtime noticed the cancellation too.
 
 
 def test_call_of_a_cancelled_context_is_never_made(
@@ -452,7 +452,7 @@ def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remo
     server.stop()
     with pytest.raises(remote.RemoteError, match="code = Unavailable"):
         service.version(CTX, "")
-    CTX.wait(1.5)  # long enough for the backoff to reach its maximum
+    CTX.wait(1.5)  # This is long enough for the backoff to reach its maximum.
     server.start()
 
     def answers() -> bool:

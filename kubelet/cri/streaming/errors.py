@@ -14,7 +14,7 @@ from pkg.util import grpcstatus
 if TYPE_CHECKING:
     from pkg.golang import http
 
-# The time, in seconds, for which a runtime keeps the URL of an unused stream.
+# A runtime keeps the URL of an unused stream for this time, in seconds.
 CACHE_TTL = 60
 
 

@@ -19,7 +19,7 @@ class PluginInfo:
 
     socket_path: str
     timestamp: datetime.datetime | None = None
-    # Distinguishes this socket from an earlier one at the same path.
+    # The uuid distinguishes this socket from an earlier one at the same path.
     uuid: str = ""
     handler: PluginHandler | None = None
     name: str = ""
@@ -30,7 +30,7 @@ class ActualStateOfWorld:
     """Hold the plugins that operations have registered. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _socket_file_to_info
+        self._lock = threading.Lock()  # The lock guards _socket_file_to_info.
         self._socket_file_to_info: dict[str, PluginInfo] = {}
 
     def add_plugin(self, plugin_info: PluginInfo) -> None:

@@ -18,7 +18,7 @@ class DesiredStateOfWorld:
 
     def __init__(self, clock: clock_.Clock | None = None) -> None:
         self._clock = clock or clock_.RealClock()
-        self._lock = threading.Lock()  # guards _socket_file_to_info
+        self._lock = threading.Lock()  # The lock guards _socket_file_to_info.
         self._socket_file_to_info: dict[str, PluginInfo] = {}
         self._changed: golang.Channel[None] = golang.Channel(1)
 

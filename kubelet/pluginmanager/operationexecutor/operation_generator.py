@@ -20,7 +20,7 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from kubelet.pluginmanager.operationexecutor.operation_executor import ActualStateOfWorldUpdater
 
-# Timeouts in seconds.
+# These timeouts are in seconds.
 DIAL_TIMEOUT_DURATION = 10.0
 NOTIFY_TIMEOUT_DURATION = 5.0
 GET_INFO_TIMEOUT_DURATION = 1.0

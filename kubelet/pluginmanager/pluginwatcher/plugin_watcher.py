@@ -21,9 +21,9 @@ from kubelet.pluginmanager import cache
 from pkg import golang, klog
 from pkg.util import filesystem, filetree, inotify
 
-# The time, in seconds, before the watcher tries again to watch or read a path.
+# The watcher tries again to watch or read a path after this time, in seconds.
 WATCH_RETRY_PERIOD = 10.0
-# The errors for a path that no longer exists or for a dangling link.
+# These errors mean that a path no longer exists or is a dangling link.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # DIVERGES (fault of Go): a socket counts as removed if it, or its directory, is moved away.
 # Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: the plugin stays registered.
@@ -46,11 +46,11 @@ class Watcher:
         # The channel has an item if everything must be scanned again.
         self._failed: golang.Channel[None] = golang.Channel(1)
         self._retry: golang.Thread | None = None
-        self._lock = threading.Lock()  # held during an event or a scan; guards the three fields below
+        self._lock = threading.Lock()  # The lock is held during an event or a scan, and guards the three fields below.
         self._fs_watcher: inotify.Inotify | None = None
-        # The handles to remove the watches, by directory.
+        # The keys are directories, the values the handles that remove their watches.
         self._watches: dict[str, tuple[inotify_c.WatchDescriptor, inotify_c.CallbackId]] = {}
-        # The device and inode of each socket in the desired state, by path.
+        # The keys are the paths of the sockets in the desired state, the values their devices and inodes.
         self._noted: dict[str, tuple[int, int]] = {}
 
     def start(self, ctx: golang.Context) -> None:

@@ -30,10 +30,10 @@ class Reconciler:
         self._loop_sleep_duration = loop_sleep_duration
         self._desired_state_of_world = desired_state_of_world
         self._actual_state_of_world = actual_state_of_world
-        self._lock = threading.Lock()  # guards _handlers
+        self._lock = threading.Lock()  # The lock guards _handlers.
         self._handlers: dict[str, cache.PluginHandler] = {}
         self._handlers_changed: golang.Channel[None] = golang.Channel(1)
-        # The uuid of each socket whose registration was tried, by path.
+        # The keys are the paths of the sockets whose registration was tried, the values their uuids.
         self._tried: dict[str, str] = {}
 
     def run(self, ctx: golang.Context) -> None:

@@ -21,7 +21,7 @@ class ObjectCache(Generic[T]):
         self._updater = updater
         self._ttl = ttl
         self._clock = clock or clockpkg.RealClock()
-        # Guards _entries. An update runs without the lock, so two threads may update at once, as in Go.
+        # The lock guards _entries. An update runs without the lock, so two threads may update at once, as in Go.
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[float, T]] = {}
 

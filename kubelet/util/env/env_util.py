@@ -13,7 +13,7 @@ from typing import BinaryIO
 from pkg.util import regularfile
 
 _BLANKS = " \t"
-# The maximum length of a line in bytes, which is that of Go's scanner.
+# A line may have this number of bytes, as with Go's scanner.
 MAX_LINE = 64 * 1024
 # DIVERGES (safer): the kubelet reads a container's file of variables up to MAX_FILE bytes, and rejects a larger one.
 # Go: pkg/kubelet/util/env/env_util.go, ParseEnv: has no limit.
@@ -31,9 +31,9 @@ class EnvFile:
     """
 
     values: dict[str, str]
-    # The text of the first fault; "" if there is none.
+    # This is the text of the first fault, or "" if there is none.
     fault: str
-    # The number of bytes that were read.
+    # `size` is the number of bytes that were read.
     size: int
 
     def get(self, key: str) -> str:

@@ -44,13 +44,13 @@ class NotRegisteredError(LookupError):
 
 @dataclass(slots=True)
 class _ObjectData(Generic[T]):
-    # Held during a fetch, so that other callers for the same object wait for its result.
+    # The lock is held during a fetch, so that other callers for the same object wait for its result.
     lock: threading.Lock = field(default_factory=threading.Lock)
     object: T | None = None
-    # The API server's response for an object that does not exist. The error itself is not kept: a raised error keeps
-    # alive the frames of its callers, and with them data such as a volume's files.
+    # `missing` is the API server's response for an object that does not exist. The error itself is not kept: a raised
+    # error keeps alive the frames of its callers, and with them data such as a volume's files.
     missing: metav1.Status | None = None
-    # On the steady clock; None before the first fetch.
+    # The time is on the steady clock; it is None before the first fetch.
     last_update_time: float | None = None
 
 
@@ -72,7 +72,7 @@ class ObjectStore(Generic[T]):
         self._clock = clock
         self._get_ttl = get_ttl
         self._default_ttl = ttl
-        self._lock = threading.Lock()  # guards _items and their fields, but not the contents of `data`
+        self._lock = threading.Lock()  # The lock guards _items and their fields, but not the contents of `data`.
         self._items: dict[ObjectKey, _ObjectStoreItem[T]] = {}
 
     def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
@@ -124,7 +124,7 @@ class ObjectStore(Generic[T]):
         """Fetch the object. If that fails, keep the earlier one, or raise the error if there is none."""
         try:
             data.object, data.missing = self._fetch(data.object, namespace, name), None
-        except Exception as err:  # after any error, an older object is better than none
+        except Exception as err:  # After any error, an older object is better than none.
             if apierrors.is_not_found(err):
                 data.object, data.missing = None, apierrors.status_of(err)
                 data.last_update_time = self._clock.monotonic()
@@ -174,7 +174,7 @@ def get_object_ttl_from_node_func(
             node = get_node(ctx)
         except golang.ContextError:
             raise
-        except Exception:  # if the node cannot be read for any reason, the default applies
+        except Exception:  # If the node cannot be read for any reason, the default applies.
             return None
         value = node.metadata.annotations.get(v1.OBJECT_TTL_ANNOTATION_KEY, "")
         try:
@@ -191,9 +191,10 @@ class CacheBasedManager(Generic[T]):
     def __init__(self, object_store: Store[T], get_referenced_objects: Callable[[v1.Pod], Set[str]]) -> None:
         self._object_store = object_store
         self._get_referenced_objects = get_referenced_objects
-        self._lock = threading.Lock()  # guards _registered, and keeps it consistent with the store's references
-        # The names of the objects that each registered pod refers to. A name whose reference could not be added is
-        # missing, and the next registration of the pod adds it.
+        # The lock guards _registered, and keeps it consistent with the store's references.
+        self._lock = threading.Lock()
+        # The values are the names of the objects that each registered pod refers to. A name whose reference could not
+        # be added is missing, and the next registration of the pod adds it.
         self._registered: dict[ObjectKey, set[str]] = {}
 
     def get_object(self, namespace: str, name: str) -> T:

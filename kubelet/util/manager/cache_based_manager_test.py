@@ -32,7 +32,7 @@ class Server:
     def __init__(self) -> None:
         self.gets: list[tuple[str, str, str]] = []
         self.answer: Callable[[str, str], v1.Secret] = lambda namespace, name: secret(name, "1", namespace)
-        # The content of the API server's cache, if it differs.
+        # The API server's cache returns this object, if it is set.
         self.cached: v1.Secret | None = None
 
     def get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
@@ -98,7 +98,7 @@ def test_only_what_is_referred_to_can_be_got(server: Server, clock: testingclock
     store.delete_reference("ns1", "a", types.UID("p1"))
     store.delete_reference("ns2", "b", types.UID("p2"))
     store.delete_reference("ns9", "never", types.UID("p2"))
-    assert server.taken() == []  # references cause no request
+    assert server.taken() == []  # References cause no request.
     assert store.get("ns1", "a").metadata.name == "a"
     assert store.get("ns3", "c").metadata.name == "c"
     for namespace, name in (("ns2", "b"), ("ns4", "d")):
@@ -284,7 +284,8 @@ def test_references_follow_the_pods(server: Server, clock: testingclock.FakeCloc
     manager.register_pod(pod_with("s5", pod="two"))
     manager.register_pod(pod_with("s1", namespace="ns2"))
     manager.register_pod(pod_with("s6", pod="gone"))
-    manager.unregister_pod(pod_with(pod="gone"))  # the registered references count, not those of the pod's last version
+    # The registered references count, not those of the pod's last version.
+    manager.unregister_pod(pod_with(pod="gone"))
     counts = {name: store.reference_count("ns1", name) for name in ("s1", "s2", "s3", "s4", "s5", "s6")}
     assert counts == {"s1": 1, "s2": 1, "s3": 1, "s4": 0, "s5": 1, "s6": 0}
     assert store.reference_count("ns2", "s1") == 1

@@ -23,9 +23,9 @@ class FakeObjectManager(Generic[T]):
             (each.metadata.namespace, each.metadata.name): each for each in objects
         }
         self.registered: list[v1.Pod] = []
-        # The namespace and name of each read.
+        # The list has the namespace and name of each read.
         self.reads: list[tuple[str, str]] = []
-        # The error that get_object raises, if any.
+        # get_object raises this error, if it is set.
         self.err: Exception | None = None
 
     def get_object(self, namespace: str, name: str) -> T:

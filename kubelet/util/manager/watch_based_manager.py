@@ -28,20 +28,20 @@ from pkg.client_go.tools import cache
 
 T = TypeVar("T")
 
-# The maximum number of watched objects of one kind for a pod, and for all pods. Each watch needs one or two threads and
-# a connection.
+# At most this number of objects of one kind is watched for a pod, and for all pods. Each watch needs one or two threads
+# and a connection.
 MAX_WATCHED_PER_POD = 100
 MAX_WATCHED = 2048
-# The time, in seconds, for which an unwatched object is cached.
+# An unwatched object is cached for this time, in seconds.
 UNWATCHED_TTL = 60.0
 
-# Times in seconds.
+# The following times are in seconds.
 _MIN_IDLE_TIME = 60.0
 _RECYCLE_PERIOD = 60.0
 # The kubelet reads objects of volumes once in each resync interval, so only objects of environment variables become
 # this old.
 _IDLE_RESYNC_INTERVALS = 5
-# The time that a read waits for a new watch.
+# A read waits for a new watch for this time.
 _SYNC_TIMEOUT = 1.0
 # This is longer than a reflector's default, because there are many of these watches.
 _MIN_WATCH_TIMEOUT = 1800.0
@@ -60,9 +60,9 @@ class CacheStore(cache.Cache[T]):
         """Create a store; the thread that adds a missed object calls on_appear."""
         super().__init__(cache.meta_namespace_key_func)
         self._on_appear = on_appear
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._initialized = False
-        # Closed when the store is initialized.
+        # The channel is closed when the store is initialized.
         self._synced: golang.Channel[None] = golang.Channel()
         self._missed = False
 
@@ -124,11 +124,11 @@ class ObjectCacheItem(Generic[T]):
         self.references: Counter[types.UID] = Counter()
         self._ctx = ctx
         self._reflector = reflector
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._last_access_time: float | None = None
         self._immutable = False
         self._closed = False
-        # Stops the reflector; None if it does not run.
+        # The function stops the reflector; it is None if the reflector does not run.
         self._cancel: Callable[[], None] | None = None
         self._thread: golang.Thread | None = None
         try:
@@ -257,9 +257,9 @@ class ObjectCache(Generic[T]):
         self._max_idle_time = max(max_idle_time, _MIN_IDLE_TIME)
         self._on_appear = on_appear
         self._unwatched = ObjectStore(get_object, clock, lambda: None, UNWATCHED_TTL)
-        self._lock = threading.Lock()  # guards _items, the references of each item, and _watched_for
+        self._lock = threading.Lock()  # The lock guards _items, the references of each item, and _watched_for.
         self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
-        # The number of watches by the UID of the pod for which each was started.
+        # The dict counts watches by the UID of the pod for which each was started.
         self._watched_for: Counter[types.UID] = Counter()
         name = f"{group_resource}-cache-recycle"
         golang.go(wait.until, self.start_recycle_idle_watch, _RECYCLE_PERIOD, ctx, clock, name=name)

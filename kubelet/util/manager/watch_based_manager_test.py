@@ -39,7 +39,7 @@ class World:
         self.source: FakeControllerSource[v1.Secret] = FakeControllerSource(v1.Secret)
         self.clock = testingclock.FakeClock()
         self.namespaces: list[str] = []
-        # The pods of each notification.
+        # The channel has the pods of each notification.
         self.told: golang.Channel[set[str]] = golang.Channel(10)
         self.cache = manager_.ObjectCache(
             ctx,
@@ -52,7 +52,7 @@ class World:
             lambda pods: self.told.send(set(pods)),
             self._get,
         )
-        # The names that were requested from the API server individually.
+        # The cache requested these names from the API server individually.
         self.asked: list[str] = []
 
     def _get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:

@@ -35,7 +35,7 @@ class BasicWorkQueue:
 
     def __init__(self, clock: clockpkg.Clock) -> None:
         self._clock = clock
-        # Guards _deadlines and _heap.
+        # The lock guards _deadlines and _heap.
         self._lock = threading.Lock()
         self._deadlines: dict[types.UID, float] = {}
         self._heap: list[tuple[float, types.UID]] = []

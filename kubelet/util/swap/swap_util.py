@@ -14,13 +14,13 @@ from pkg import klog, mount_utils
 from pkg.util import procfs
 
 TMPFS_NOSWAP_OPTION = "noswap"
-# The first kernel version with the option.
+# The option exists since this kernel version.
 _TMPFS_NOSWAP_SUPPORT_KERNEL_VERSION = (6, 4)
 _UID_MAP = Path("/proc/self/uid_map")
 
 
 _lock = threading.Lock()
-# None until the result is known; guarded by _lock.
+# The value is None until the result is known; _lock guards it.
 _tmpfs_noswap_option_supported: bool | None = None
 
 

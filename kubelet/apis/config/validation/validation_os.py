@@ -15,7 +15,8 @@ _MAX_UINT32 = 2**32 - 1
 
 def validate_kubelet_os_configuration(kc: KubeletConfiguration) -> Iterator[str]:
     """Yield the faults of settings that depend on the kernel's configuration."""
-    from kubelet.util import is_cgroup2_unified_mode  # lazy, because it imports the metrics, which --help does not need
+    # The import is lazy, because it imports the metrics, which --help does not need.
+    from kubelet.util import is_cgroup2_unified_mode
 
     cgroup1 = not is_cgroup2_unified_mode()
     if kc.fail_cgroup_v1 and cgroup1:

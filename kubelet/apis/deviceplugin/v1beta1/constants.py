@@ -5,17 +5,17 @@ Go: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/constants.go
 
 from __future__ import annotations
 
-# The health of a device.
+# A device has one of these health values.
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 VERSION = "v1beta1"
 SUPPORTED_VERSIONS = (VERSION,)
 
-# The directory of the plugins' and the kubelet's sockets, independent of the kubelet's root directory.
+# This directory has the plugins' and the kubelet's sockets. It does not depend on the kubelet's root directory.
 DEVICE_PLUGIN_PATH = "/var/lib/kubelet/device-plugins/"
 KUBELET_SOCKET_NAME = "kubelet.sock"
 KUBELET_SOCKET = DEVICE_PLUGIN_PATH + KUBELET_SOCKET_NAME
 
-# The timeout of PreStartContainer, in seconds.
+# PreStartContainer has this timeout, in seconds.
 KUBELET_PRE_START_CONTAINER_RPC_TIMEOUT = 30.0

@@ -48,14 +48,14 @@ __all__ = [
     "encode_json",
 ]
 
-# Names of the cgroups that do not belong to a pod: those of the kubelet, the runtime and all other processes, and the
-# parent of all pods' cgroups.
+# These cgroups do not belong to a pod: they are those of the kubelet, of the runtime and of all other processes, and
+# the parent of all pods' cgroups.
 SYSTEM_CONTAINER_KUBELET = "kubelet"
 SYSTEM_CONTAINER_RUNTIME = "runtime"
 SYSTEM_CONTAINER_MISC = "misc"
 SYSTEM_CONTAINER_PODS = "pods"
 
-# The kinds of the metrics that a container exposes.
+# A metric of a container has one of these kinds.
 METRIC_GAUGE = "gauge"
 METRIC_CUMULATIVE = "cumulative"
 METRIC_DELTA = "delta"
@@ -97,7 +97,7 @@ class PSIStats(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 class CPUStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
-    # The recent usage in nanoseconds of a core for each second.
+    # The value is the recent usage, in nanoseconds of a core for each second.
     usage_nano_cores: int | None = None
     usage_core_nano_seconds: int | None = None
     psi: PSIStats | None = None
@@ -179,9 +179,9 @@ class PVCReference(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
 
 class VolumeStats(FsStats, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     name: str = ""
-    # The claim of the volume, if any.
+    # This is the claim of the volume, if any.
     pvc_ref: PVCReference | None = None
-    # None if the driver does not monitor its volumes.
+    # The value is None if the driver does not monitor its volumes.
     volume_health_stats: VolumeHealthStats | None = None
 
 
@@ -194,7 +194,7 @@ class ContainerStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="c
     memory: MemoryStats | None = None
     io: IOStats | None = None
     accelerators: list[AcceleratorStats] = []
-    # The writable layer.
+    # This is the writable layer.
     rootfs: FsStats | None = None
     logs: FsStats | None = None
     user_defined_metrics: list[UserDefinedMetric] = []
@@ -229,7 +229,7 @@ class PodStats(
     io: IOStats | None = None
     network: NetworkStats | None = None
     volume_stats: list[VolumeStats] = []
-    # The pod's layers, logs and volumes on the node's own disk.
+    # The sum covers the pod's layers, logs and volumes on the node's own disk.
     ephemeral_storage: FsStats | None = None
     process_stats: ProcessStats | None = None
     swap: SwapStats | None = None
@@ -267,7 +267,7 @@ class NodeStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"
     memory: MemoryStats | None = None
     io: IOStats | None = None
     network: NetworkStats | None = None
-    # The file system of the kubelet's root directory.
+    # This is the file system of the kubelet's root directory.
     fs: FsStats | None = None
     runtime: RuntimeStats | None = None
     rlimit: RlimitStats | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from kubelet.apis.stats import v1alpha1 as stats
 from pkg.apimachinery.runtime import codec
 
-# The response of the kubelet of Kubernetes 1.36.2 on a machine with cgroups of version 1.
+# The kubelet of Kubernetes 1.36.2 sent this response on a machine with cgroups of version 1.
 RECORDED = Path(__file__).parent / "testdata/summary.json"
 
 

@@ -19,11 +19,12 @@ ANNOTATION_PREFIX = "fake.cri/"
 class Behaviour:
     """Describe the life of a container. Times are seconds on the runtime's clock."""
 
-    run_for: float | None = None  # the container exits by itself after this time; None: it runs until it is stopped
+    # The container exits by itself after this time; with None it runs until it is stopped.
+    run_for: float | None = None
     exit_code: int = 0
     oom_killed: bool = False
     ignore_sigterm: bool = False
-    stop_after: float = 0.0  # time between SIGTERM and the exit
+    stop_after: float = 0.0  # The process takes this time between SIGTERM and its exit.
     sigterm_exit_code: int = 143
     termination_message: str = ""
     create_error: str = ""
@@ -75,7 +76,7 @@ class Behaviours:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _rules
+        self._lock = threading.Lock()  # The lock guards _rules.
         self._rules: list[_Rule] = []
 
     def add(

@@ -18,7 +18,7 @@ from pkg import golang
 EVERY_METHOD = "*"
 
 Match = Callable[[Any], bool]
-# Replaces a response by another one.
+# A Change replaces a response by another one.
 Change = Callable[[Any], Any]
 
 
@@ -27,16 +27,16 @@ class Fault:
     """Describe a fault of a method's calls. The methods of Faults create it, and `remove` ends it."""
 
     method: str
-    sandbox: str = ""  # only calls about this sandbox, by its id or its pod's name; empty: all
+    sandbox: str = ""  # The fault affects only calls about this sandbox, by its id or its pod's name; "" means all.
     delay: float = 0.0
     error: errors.RemoteError | None = None
-    times: int | None = None  # the number of calls that the fault affects; None: all
-    release: golang.Channel[None] | None = None  # a hang: calls wait until this channel is closed
+    times: int | None = None  # The fault affects this number of calls; None means all.
+    release: golang.Channel[None] | None = None  # Calls hang until this channel is closed.
     match: Match | None = None
-    answer: bool = False  # the fault affects the response: the call's work is done
-    change: Change | None = None  # changes the response
-    hits: int = 0  # the number of affected calls so far
-    waiting: int = field(default=0)  # the number of calls that hang now
+    answer: bool = False  # The fault affects the response, after the call's work is done.
+    change: Change | None = None  # This function changes the response.
+    hits: int = 0  # `hits` counts the affected calls.
+    waiting: int = field(default=0)  # `waiting` counts the calls that hang now.
 
 
 def latency_flag(text: str) -> tuple[str, float]:
@@ -75,7 +75,7 @@ class Faults:
 
     def __init__(self, methods: Collection[str] | None = None) -> None:
         self._methods = cri_methods() if methods is None else methods
-        self._lock = threading.Lock()  # guards _faults and their counters
+        self._lock = threading.Lock()  # The lock guards _faults and their counters.
         self._faults: list[Fault] = []
 
     def latency(self, method: str, seconds: float, *, sandbox: str = "") -> Fault:

@@ -22,13 +22,13 @@ class FakeImages:
     def __init__(
         self, now: Callable[[], int], sleep: Callable[[golang.Context, float], None], present: Iterable[str]
     ) -> None:
-        self.pull_delay = 0.0  # the duration of each pull, in seconds
-        self.pull_errors: dict[str, errors.RemoteError] = {}  # the error of pulling an image, by its name
+        self.pull_delay = 0.0  # Each pull takes this time, in seconds.
+        self.pull_errors: dict[str, errors.RemoteError] = {}  # Pulling an image raises the error under its name.
         self.mountpoint = "/"
         self._now = now
         self._sleep = sleep
-        self._lock = threading.Lock()  # guards _images
-        self._images: dict[str, runtimeapi.Image] = {}  # by id
+        self._lock = threading.Lock()  # The lock guards _images.
+        self._images: dict[str, runtimeapi.Image] = {}  # The keys are image ids.
         for name in present:
             self.add(name)
 

@@ -18,8 +18,8 @@ class Outputs:
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._lock = threading.Lock()  # guards _followers, and is held while they receive output
-        # The streams of the attached clients by their names, by the container's id.
+        self._lock = threading.Lock()  # The lock guards _followers, and is held while they receive output.
+        # The keys are container ids, the values the attached clients' streams by name.
         self._followers: dict[str, list[dict[str, IO[bytes]]]] = {}
 
     def say(self, container: Container, text: str, stream: str = "stdout") -> None:
@@ -27,7 +27,7 @@ class Outputs:
         with self._lock:
             files.append_log(container, self._now(), text, stream)
             for follower in self._followers.get(container.id, ()):
-                with contextlib.suppress(OSError):  # the client has closed its connection
+                with contextlib.suppress(OSError):  # The client has closed its connection.
                     follower[stream].write("".join(f"{line}\n" for line in files.lines_of(text)).encode())
 
     def follow(self, container: Container, stdout: IO[bytes], stderr: IO[bytes], gone: golang.Channel[None]) -> None:

@@ -31,9 +31,9 @@ class Process:
     tty: bool = False
 
 
-# Simulates a command, and returns its exit code; None means 0.
+# A Play simulates a command, and returns its exit code; None means 0.
 Play = Callable[[Process], int | None]
-# The target of a pod's port: an address, or a function that serves the connection in its own thread.
+# A Target is an address, or a function that serves the connection in its own thread.
 Target = tuple[str, int] | Callable[[socket.socket], object]
 
 
@@ -56,7 +56,7 @@ class Plays:
     """Choose the function that simulates a command: that of the newest matching rule. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _rules
+        self._lock = threading.Lock()  # The lock guards _rules.
         self._rules: list[_Rule] = []
 
     def add(
@@ -76,7 +76,7 @@ class Ports:
     """Map the ports of pods to their targets. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _targets
+        self._lock = threading.Lock()  # The lock guards _targets.
         self._targets: dict[tuple[str, int], Target] = {}
 
     def set(self, pod_uid: str, port: int, target: Target) -> None:

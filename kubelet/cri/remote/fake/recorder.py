@@ -16,7 +16,7 @@ from google.protobuf import json_format
 class Call:
     """Record a call and its response or error."""
 
-    start: float  # seconds since the start of the recording
+    start: float  # seconds, from the start of the recording
     duration: float  # seconds
     method: str
     request: Any
@@ -42,7 +42,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.on = False
-        self._lock = threading.Lock()  # guards _calls and counts
+        self._lock = threading.Lock()  # The lock guards _calls and counts.
         self._calls: list[Call] = []
         self.counts: dict[str, int] = {}
 

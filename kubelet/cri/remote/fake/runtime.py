@@ -43,7 +43,7 @@ _KILLED = 137
 Query = list[tuple[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_FEATURES = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
-# The number of events that wait for a slow subscriber; when they are this many, new events are lost.
+# This number of events can wait for a slow subscriber; when they are this many, new events are lost.
 _EVENTS_CAPACITY = 10_000
 
 
@@ -67,14 +67,14 @@ class FakeRuntime:
         self.handlers = [runtimeapi.RuntimeHandler(features=_ALL_FEATURES)]
         self.features = runtimeapi.RuntimeFeatures()
         self.events_enabled = True
-        self.write_logs = False  # whether containers have log files
-        self.write_notices = True  # whether a log file begins with a line saying that no container runs
+        self.write_logs = False  # If set, containers have log files.
+        self.write_notices = True  # If set, a log file begins with a line saying that no container runs.
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
-        # The URL of a StreamingServer for exec, attach and port forwarding. While it is empty, such calls fail.
+        # A StreamingServer serves exec, attach and port forwarding at this URL. While it is empty, such calls fail.
         self.streaming_url = ""
-        self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
+        self._lock = threading.Lock()  # The lock guards _store, _subscribers, _lists and the counters below.
         self._store = Store()
         self._subscribers: dict[golang.Channel[runtimeapi.ContainerEventResponse], None] = {}
         self._lists: dict[str, tuple[int, Any]] = {}
@@ -87,7 +87,7 @@ class FakeRuntime:
         self._ender: golang.Thread | None = None
         self._handlers = self._make_handlers()
 
-    # Inspection by tests and benchmarks.
+    # Tests and benchmarks use the following methods to inspect the runtime.
 
     @property
     def sandboxes(self) -> list[Sandbox]:
@@ -157,7 +157,7 @@ class FakeRuntime:
             self._stop.close()
             ender.join(5)
 
-    # The entry points.
+    # Calls and streams enter the runtime through the following methods.
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None = None) -> Any:
         """Serve one call. Raise errors.RemoteError."""
@@ -279,7 +279,7 @@ class FakeRuntime:
             "ImageFsInfo": self.images.image_fs_info,
         }
 
-    # The runtime itself.
+    # The following methods serve calls about the runtime itself.
 
     def _version(self, ctx: golang.Context, request: Any) -> runtimeapi.VersionResponse:
         return runtimeapi.VersionResponse(
@@ -307,7 +307,7 @@ class FakeRuntime:
         linux = runtimeapi.LinuxRuntimeConfiguration(cgroup_driver=self.cgroup_driver)
         return runtimeapi.RuntimeConfigResponse(linux=linux)
 
-    # Sandboxes.
+    # The following methods serve calls about sandboxes.
 
     def _run_pod_sandbox(self, ctx: golang.Context, request: Any) -> runtimeapi.RunPodSandboxResponse:
         config = runtimeapi.PodSandboxConfig()
@@ -410,7 +410,7 @@ class FakeRuntime:
         ports = [("port", str(port)) for port in request.port]
         return runtimeapi.PortForwardResponse(url=self._streaming("portforward", request.pod_sandbox_id, ports))
 
-    # Containers.
+    # The following methods serve calls about containers.
 
     def _create_container(self, ctx: golang.Context, request: Any) -> runtimeapi.CreateContainerResponse:
         image = self.images.find(request.config.image.image)
@@ -589,7 +589,7 @@ class FakeRuntime:
             self._container_locked(request.container_id)
         return runtimeapi.CheckpointContainerResponse()
 
-    # Statistics.
+    # The following methods serve calls about statistics.
 
     def _container_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.ContainerStatsResponse:
         with self._lock:
@@ -622,7 +622,7 @@ class FakeRuntime:
             stats = [usage.of_sandbox(s, now) for s in self._store.find_sandboxes(filter) if s.ready]
         return runtimeapi.ListPodSandboxStatsResponse(stats=stats)
 
-    # Helpers.
+    # The methods above share the following ones.
 
     def _settle_locked(self) -> None:
         """Let the containers exit whose run time is over."""
@@ -725,7 +725,7 @@ def _play(play: processes.Play, container: Container, command: Iterable[str]) ->
     stdout, stderr = io.BytesIO(), io.BytesIO()
     try:
         code = play(processes.new_process(container, list(command), stdout=stdout, stderr=stderr)) or 0
-    except Exception as err:  # a test's function may raise any exception
+    except Exception as err:  # A test's function may raise any exception.
         raise _unknown(f"failed to exec in container: {err!r}") from err
     return runtimeapi.ExecSyncResponse(stdout=stdout.getvalue(), stderr=stderr.getvalue(), exit_code=code)
 

@@ -126,7 +126,7 @@ def test_oom_and_start_errors(node: Node) -> None:
         node.service.start_container(CTX, container_id)
     assert (node.status(container_id).exit_code, node.status(container_id).reason) == (128, "StartError")
     node.runtime.behaviours.add(fake.Behaviour(create_error="bad mount"), name="worse")
-    for _ in range(2):  # the name is free again
+    for _ in range(2):  # The name is free again.
         with pytest.raises(remote.RemoteError, match="bad mount"):
             node.create(sandbox_id, name="worse")
 

@@ -31,7 +31,7 @@ class Container:
     config: runtimeapi.ContainerConfig
     reserved_name: str
     exited: golang.Channel[None] = field(default_factory=golang.Channel)
-    ends_at: float | None = None  # on the clock's monotonic()
+    ends_at: float | None = None  # The container exits at this time of the clock's monotonic().
 
     @property
     def id(self) -> str:
@@ -86,7 +86,7 @@ class NewContainer:
     id: str
     created_at: int
     image_id: str
-    image_name: str  # the image's own name, which may differ from the requested one
+    image_name: str  # This is the image's own name, which may differ from the requested one.
     behaviour: Behaviour
     reserved_name: str
 
@@ -148,10 +148,11 @@ class Store:
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
-        self.names: dict[str, str] = {}  # the id by reserved name
+        self.names: dict[str, str] = {}  # The keys are reserved names, the values ids.
         self.generation = 0
         self._by_pod_uid: dict[str, dict[str, Sandbox]] = {}
-        self._ends: list[tuple[float, str]] = []  # a heap; an entry counts only if it equals the container's ends_at
+        # This is a heap. An entry counts only if it equals the container's ends_at.
+        self._ends: list[tuple[float, str]] = []
 
     def add_sandbox(self, sandbox: Sandbox) -> None:
         self.generation += 1

@@ -130,7 +130,7 @@ class _Command:
 
     def received(self, stream: int, data: bytes) -> None:
         if stream == self._ids.get(STDIN):
-            with contextlib.suppress(OSError):  # the command has ended, or reads no input
+            with contextlib.suppress(OSError):  # The command has ended, or reads no input.
                 self._input.sendall(data)
 
     def ended(self, stream: int) -> None:
@@ -143,14 +143,14 @@ class _Command:
         self._gone.close()
         self._input.close()
         if not self._has_begun:
-            self._stdin.close()  # otherwise the command closes it
+            self._stdin.close()  # Otherwise the command closes it.
 
     def _run(self) -> None:
         if STDIN not in self._ids:
             self._input.shutdown(socket.SHUT_WR)
         with self._stdin, self._stdin.makefile("rb") as stdin:
             status = self._played(self._new_process(stdin))
-        with contextlib.suppress(OSError):  # the client has closed its connection
+        with contextlib.suppress(OSError):  # The client has closed its connection.
             for kind in (STDOUT, STDERR):
                 if kind in self._ids:
                     self._streams.send(self._ids[kind], b"", end=True)
@@ -172,7 +172,7 @@ class _Command:
                 return _exited(0)
             play = self._runtime.plays.find(self._container, self._command) or self._behave
             return _exited(play(process) or 0)
-        except Exception as err:  # a test's function may raise any exception, and the client gets its message
+        except Exception as err:  # A test's function may raise any exception, and the client gets its message.
             if self._client_is_gone:
                 return _exited(0)
             klog.error_s(err, "Command in a fake container failed", command=process.command)
@@ -228,8 +228,8 @@ class _Forwarding:
         self._ports = ports
         self._streams = streams
         self._sandbox = sandbox
-        self._errors: dict[str, int] = {}  # by the number of the request
-        self._lock = threading.Lock()  # guards _connections
+        self._errors: dict[str, int] = {}  # The keys are request numbers.
+        self._lock = threading.Lock()  # The lock guards _connections.
         self._connections: dict[int, socket.socket] = {}
 
     def opened(self, stream: int, headers: Mapping[str, str]) -> None:
@@ -292,5 +292,6 @@ def _serve_port(serve: Any, connection: socket.socket) -> None:
     with connection:
         try:
             serve(connection)
-        except Exception as err:  # a test's function may raise any exception; the client sees the end of the connection
+        # A test's function may raise any exception; the client sees the end of the connection.
+        except Exception as err:
             klog.error_s(err, "Failed to serve a port of a fake pod")

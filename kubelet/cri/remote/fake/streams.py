@@ -19,7 +19,7 @@ from pkg.apimachinery.util.httpstream import spdy, wsstream
 from pkg.apiserver.util.proxy.websocket import Closed, Part, Reply, WebSocket
 from pkg.golang import http
 
-# The streams of commands, with their numbers in the WebSocket protocol.
+# These are the streams of commands, with their numbers in the WebSocket protocol.
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 STREAM_TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 COMMAND_PROTOCOL = "v4.channel.k8s.io"
@@ -51,7 +51,7 @@ class Streams:
 
     def __init__(self, conn: http.Conn) -> None:
         self._conn = conn
-        self._lock = threading.Lock()  # held while a frame is made and sent
+        self._lock = threading.Lock()  # The lock is held while a frame is made and sent.
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
         """Send data on a stream, and end the stream if `end` is set. Raise OSError if the client has closed its

@@ -1,10 +1,9 @@
 /*
  * The process that holds a pod's namespaces open.
  *
- * It has three duties: stay alive, end at once on SIGTERM or SIGINT, and, being
- * process 1 of a pod that shares its process namespace, reap whatever is
- * orphaned there. Signals are blocked and then waited for, so that there is no
- * handler that could race with anything.
+ * The process stays alive, and exits at once on SIGTERM or SIGINT. As process 1
+ * of a pod that shares its process namespace, it reaps orphaned processes. It
+ * blocks signals and waits for them, because a signal handler could race.
  */
 #include <signal.h>
 #include <stdio.h>

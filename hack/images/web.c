@@ -1,22 +1,22 @@
 /*
- * A web server small enough to read, for probes, hooks and ports.
+ * A small web server for tests of probes, hooks and ports.
  *
  *   web [-p PORT] [-d SECONDS] [-f SECONDS] [-t]
- *     -p  port to listen on, 8080 if absent
+ *     -p  the port to listen on (default: 8080)
  *     -d  answer /healthz with 503 for the first SECONDS after the start
  *     -f  answer /healthz with 503 from SECONDS after the start on
- *     -t  take no notice of SIGTERM, so that only SIGKILL ends the process
+ *     -t  ignore SIGTERM, so that only SIGKILL ends the process
  *
- *   GET /            the host name
- *   GET /healthz     200 "ok", or 503 "failing"
- *   GET /fail        /healthz fails from now on
- *   GET /recover     /healthz succeeds from now on
+ *   GET /            returns the host name
+ *   GET /healthz     returns 200 "ok" or 503 "failing"
+ *   GET /fail        lets /healthz fail from now on
+ *   GET /recover     lets /healthz succeed from now on
  *   GET /status/N    answers with status N
  *   GET /delay/N     answers after N seconds
- *   GET /exit/N      answers, then ends the process with status N
- *   GET /echo        the request as it was received
+ *   GET /exit/N      answers, then exits with status N
+ *   GET /echo        returns the request
  *
- * One request at a time, one request a connection.
+ * The server handles one request at a time, and one for each connection.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,14 +55,14 @@ static void answer(int peer, int status, const char *body) {
           status, status < 400 ? "OK" : "Error", strlen(body), body);
 }
 
-/* Returns the status to end the process with, or -1 to go on. */
+/* Return the exit status of the process, or -1 to continue. */
 static int serve(int peer) {
   char request[4096], path[256] = "", host[256] = "";
   int number;
   ssize_t length = recv(peer, request, sizeof(request) - 1, 0);
 
   if (length <= 0)
-    return -1; /* a TCP probe connects and says nothing */
+    return -1; /* A TCP probe connects and sends nothing. */
   request[length] = '\0';
   if (sscanf(request, "%*7s %255s", path) != 1) {
     answer(peer, 400, "not a request\n");

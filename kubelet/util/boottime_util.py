@@ -34,6 +34,6 @@ def _get_boot_time_with_proc_stat() -> datetime.datetime:
 
 def _get_boot_time_with_sysinfo() -> datetime.datetime:
     uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
-    # The summary shows this value, so it must be wall-clock time.
+    # time of day: the summary shows this value.
     started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=uptime)
     return started.replace(microsecond=0)

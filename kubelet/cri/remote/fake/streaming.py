@@ -292,6 +292,6 @@ def _serve_port(serve: Any, connection: socket.socket) -> None:
     with connection:
         try:
             serve(connection)
-        # A test's function may raise any exception; the client sees the end of the connection.
         except Exception as err:
+            # A test's function may raise any exception; the client sees the end of the connection.
             klog.error_s(err, "Failed to serve a port of a fake pod")

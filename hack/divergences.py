@@ -161,7 +161,7 @@ def faulty(divergences: list[Divergence | Malformed], below: tuple[str, ...] = (
 def faults(divergence: Divergence | Malformed, root: Path = ROOT) -> Iterator[str]:
     match divergence:
         case Malformed(text=text):
-            yield f"want `DIVERGES (kind): … Go: file.go, function: … Why: … Test: …`, not: {text}"
+            yield f"expected `DIVERGES (kind): … Go: file.go, function: … Why: … Test: …`, got: {text}"
         case Divergence():
             yield from _faults_of_kind(divergence)
             yield from _faults_of_go(divergence)

@@ -225,7 +225,7 @@ def read_decisions(path: Path = DECISIONS) -> list[Decision]:
             continue
         columns = text.split("\t")
         if len(columns) != 5:
-            raise ValueError(f"{path.name}:{number}: want 5 columns, not {len(columns)}")
+            raise ValueError(f"{path.name}:{number}: expected 5 columns, got {len(columns)}")
         decisions.append(Decision(number, *columns))
     return decisions
 

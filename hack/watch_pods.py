@@ -144,9 +144,11 @@ class Watcher:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="http://127.0.0.1:10255", help="the kubelet's read-only port")
     parser.add_argument(
-        "--debug-socket", type=Path, default=DEBUG_SOCKET, help="the debug socket in the kubelet's root directory"
+        "--url", default="http://127.0.0.1:10255", help="read the pods from this read-only port of the kubelet"
+    )
+    parser.add_argument(
+        "--debug-socket", type=Path, default=DEBUG_SOCKET, help="read the faults of manifests from this debug socket"
     )
     options = parser.parse_args()
     watcher = Watcher(options.url, options.debug_socket)

@@ -79,7 +79,7 @@ def test_record_that_lacks_a_part(label: str) -> None:
     text = TEXT.replace(label, "", 1)
     assert divergences.parse(RECORD.path, RECORD.name, text) == Malformed(RECORD.path, RECORD.name, text)
     (fault,) = divergences.faults(Malformed(RECORD.path, RECORD.name, text))
-    assert fault.startswith("want `DIVERGES (kind): …")
+    assert fault.startswith("expected `DIVERGES (kind): …")
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_folder_of_a_go_package(tree: go_map.PythonTree, package: str, folder: s
 def test_row_with_a_missing_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "decisions.tsv"
     path.write_text("# comment\n\na\tb\tabsent\t\tc\na\tb\n")
-    with pytest.raises(ValueError, match=r"decisions\.tsv:4: want 5 columns, not 2"):
+    with pytest.raises(ValueError, match=r"decisions\.tsv:4: expected 5 columns, got 2"):
         go_map.read_decisions(path)
 
 

@@ -111,20 +111,20 @@ def _nothing(_: info.ContainerStats) -> float:
 
 
 _CPU = (
-    _one("container_cpu_user_seconds_total", "Processor time spent in user mode, in seconds.", COUNTER,
+    _one("container_cpu_user_seconds_total", "CPU time spent in user mode, in seconds.", COUNTER,
          lambda s: s.cpu.usage.user / 1e9),
-    _one("container_cpu_system_seconds_total", "Processor time spent in the kernel, in seconds.", COUNTER,
+    _one("container_cpu_system_seconds_total", "CPU time spent in the kernel, in seconds.", COUNTER,
          lambda s: s.cpu.usage.system / 1e9),
-    _Metric("container_cpu_usage_seconds_total", "Processor time spent, in seconds.", COUNTER,
+    _Metric("container_cpu_usage_seconds_total", "CPU time spent, in seconds.", COUNTER,
             lambda s: [(s.cpu.usage.total / 1e9, ("total",))] if s.cpu.usage.total > 0 else [], ("cpu",)),
-    _cfs("container_cpu_cfs_periods_total", "Periods in which the processor limit was enforced.", lambda c: c.periods),
+    _cfs("container_cpu_cfs_periods_total", "Periods in which the CPU limit was enforced.", lambda c: c.periods),
     _cfs("container_cpu_cfs_throttled_periods_total", "Periods in which the container was throttled.",
          lambda c: c.throttled_periods),
     _cfs("container_cpu_cfs_throttled_seconds_total", "Seconds for which the container was throttled.",
          lambda c: c.throttled_time / 1e9),
     _cfs("container_cpu_cfs_burst_periods_total", "Periods in which the container exceeded its quota with a burst.",
          lambda c: c.bursts_periods),
-    _cfs("container_cpu_cfs_burst_seconds_total", "Seconds of processor time taken by bursts.",
+    _cfs("container_cpu_cfs_burst_seconds_total", "Seconds of CPU time that bursts took.",
          lambda c: c.burst_time / 1e9),
     _one("container_cpu_load_average_10s", "Load average over 10 s; always 0.", GAUGE,
          _nothing),
@@ -254,15 +254,15 @@ _PROCESSES = (
             "Soft limits of the first process; -1 without a limit.", GAUGE,
             lambda s: [(ulimit.soft_limit, (ulimit.name,)) for ulimit in s.processes.ulimits], ("ulimit",)),
     # The runtime does not check the health of a kubelet's containers, because the kubelet runs their probes.
-    _one("container_health_state", "Health by the runtime's own check; -1 without one.", GAUGE, lambda s: -1),
+    _one("container_health_state", "Health according to the runtime's own check; -1 without one.", GAUGE, lambda s: -1),
 )  # fmt: skip
 
 _PRESSURE = (
     _one("container_pressure_cpu_stalled_seconds_total",
-         "Seconds in which all tasks waited for a processor.", COUNTER,
+         "Seconds in which all tasks waited for a CPU.", COUNTER,
          lambda s: s.cpu.psi.full.total / 1e6),
     _one("container_pressure_cpu_waiting_seconds_total",
-         "Seconds in which some task waited for a processor.", COUNTER,
+         "Seconds in which some task waited for a CPU.", COUNTER,
          lambda s: s.cpu.psi.some.total / 1e6),
     _one("container_pressure_memory_stalled_seconds_total",
          "Seconds in which all tasks waited for memory.", COUNTER,

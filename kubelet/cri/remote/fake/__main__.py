@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m kubelet.cri.remote.fake",
         description="A CRI v1 server that keeps sandboxes and containers in memory. No container runs.",
     )
-    parser.add_argument("--socket", required=True, help="path of the unix socket to listen on")
-    parser.add_argument("--image", action="append", default=[], help="image that exists from the start")
+    parser.add_argument("--socket", required=True, help="listen on this unix socket")
+    parser.add_argument("--image", action="append", default=[], help="provide this image from the start")
     parser.add_argument(
         "--latency",
         action="append",
@@ -41,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="METHOD=SECONDS",
         help="delay calls of a method by this time; * means every method",
     )
-    parser.add_argument("--pull-delay", type=float, default=0.0, metavar="SECONDS", help="duration of each image pull")
+    parser.add_argument(
+        "--pull-delay", type=float, default=0.0, metavar="SECONDS", help="let each image pull take this time"
+    )
     parser.add_argument("--no-events", action="store_true", help="do not implement GetContainerEvents")
     parser.add_argument("--write-logs", action="store_true", help="write a line to each container's log file")
     return parser

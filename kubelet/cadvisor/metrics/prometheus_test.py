@@ -120,7 +120,7 @@ def test_types_and_help() -> None:
     app = container()
     app.stats[0].cpu.usage.total = 1
     text = page(Provider(app))
-    assert "# HELP container_cpu_usage_seconds_total Processor time spent, in seconds.\n" in text
+    assert "# HELP container_cpu_usage_seconds_total CPU time spent, in seconds.\n" in text
     assert "# TYPE container_cpu_usage_seconds_total counter\n" in text
     assert "# TYPE container_memory_working_set_bytes gauge\n" in text
     assert "# TYPE container_memory_failcnt counter\n" in text

@@ -10,7 +10,7 @@ from setuptools import find_namespace_packages, setup
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-# The folder is built anew each time, and so is setuptools' output in it.
+# Each run builds this folder again, and so does setuptools with its output in it.
 BUILD = HERE / "build"
 # A build runs with another import path.
 sys.path.insert(0, str(ROOT / "hack"))

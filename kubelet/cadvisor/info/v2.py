@@ -106,7 +106,7 @@ class FsInfo(msgspec.Struct):
 class RequestOptions(msgspec.Struct, frozen=True):
     """Describe which statistics a caller asks for.
 
-    `count` is the maximum number of samples, newest first; -1 asks for all. `max_age` is in seconds: statistics that
+    `count` limits the samples to the newest ones; -1 asks for all. `max_age` is in seconds: statistics that
     are older are read again. None accepts existing statistics of any age.
     """
 

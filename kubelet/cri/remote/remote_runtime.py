@@ -33,7 +33,7 @@ from pkg.util import exec as utilexec
 MAX_STDERR_LENGTH = 10 * 1024
 # Two reports of the same error are this many seconds apart.
 _IDENTICAL_ERROR_DELAY = 60.0
-# This is Go's maximum duration in seconds. A runtime takes a longer grace period for none, and kills at once.
+# This is Go's maximum duration in seconds. A runtime treats a longer grace period as zero, and kills at once.
 _MAX_DURATION = (2**63 - 1) // 10**9
 
 

@@ -16,7 +16,7 @@ from kubelet.cri.remote.fake.sandboxes import Container, Sandbox
 class Process:
     """Represent a command in a container for the function that simulates it. For that function's thread.
 
-    `stdin` ends when the client sends no more. Writing raises OSError if the client has closed its connection. With
+    `stdin` ends when the client has sent all data. Writing raises OSError if the client has closed its connection. With
     `tty`, output to `stderr` appears on `stdout`.
     """
 

@@ -85,7 +85,6 @@ class Builder:
         if target.is_dir():
             if (document := target / "README.md").exists():
                 return f"[{found['text']}]({found['path'].rstrip('/')}/{document.name})"
-            path = f"{path}/__init__.py" if (target / "__init__.py").exists() else path
         name = _NAME.fullmatch(found["text"])
         return f"[{found['text']}]({_SCHEME}{path}#{name[1] if name else (found['fragment'] or '')[1:]})"
 
@@ -116,8 +115,8 @@ class Builder:
     def _place_of(self, path: str, name: str, docname: str) -> Place:
         if re.fullmatch(r"L\d+", name) and path.endswith(".py"):
             name = self._name_at(path, int(name[1:]))
-        if path == "index":
-            return Place(f"{pairs.FOLDER}/index")
+        if any(each.startswith(f"{path}/") for each in self._site.paths):
+            return Place(f"{pairs.FOLDER}/index", path)
         if (place := self._site.place_of(path, name)) is not None:
             return place
         if self._site.place_of(path, "") is not None:

@@ -199,8 +199,8 @@ class Manager:
                 continue
             try:
                 self._unprepare_resources(ctx, types.UID(pod_uid), namespace, claim_names)
-            # A driver may fail in many ways; the claims of other pods must still be unprepared.
             except Exception as err:
+                # A driver may fail in many ways; the claims of other pods must still be unprepared.
                 klog.info_s("Unpreparing pod resources in reconcile loop failed, will retry", podUID=pod_uid, err=err)
                 done = False
         return done

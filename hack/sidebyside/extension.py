@@ -35,6 +35,8 @@ _PICTURE_SIGNS = ("─", "→")
 _NAME_IN_PICTURE = re.compile(r"[A-Za-z_][\w.]*\w")
 # A larger file would be a page that no browser scrolls well.
 _LARGEST_FILE = 500_000
+# What became of a declaration that 1.36 does not have.
+_GONE = {"1.27": "gone since 1.27", "older": "gone before 1.27"}
 _STATES = {"present": "here", "renamed": "renamed", "absent": "left out", "to come": "to come"}
 _logger = logging.getLogger(__name__)
 
@@ -82,9 +84,8 @@ class Builder:
         target = self._site.root / path
         if path.endswith((".md", ".png")) or path.startswith("..") or not target.exists():
             return found[0]
-        if target.is_dir():
-            if (document := target / "README.md").exists():
-                return f"[{found['text']}]({found['path'].rstrip('/')}/{document.name})"
+        if target.is_dir() and (document := target / "README.md").exists():
+            return f"[{found['text']}]({found['path'].rstrip('/')}/{document.name})"
         name = _NAME.fullmatch(found["text"])
         return f"[{found['text']}]({_SCHEME}{path}#{name[1] if name else (found['fragment'] or '')[1:]})"
 
@@ -152,9 +153,12 @@ class Builder:
         yield f"{pairs.FOLDER}/index", self._contents(), "contents.html"
         for path in self._site.paths:
             yield pairs.page_name(path), self._pair_page(path), "pair.html"
-        for package in sorted({row.declaration.package for row in self._site.rows}):
+        for package in self._packages():
             yield pairs.package_page(package), self._package_page(package), "package.html"
         yield from self._file_pages()
+
+    def _packages(self) -> list[str]:
+        return sorted({row.declaration.package for row in self._site.map.rows})
 
     def _contents(self) -> Context:
         folders: dict[str, list[tuple[str, str]]] = {}
@@ -162,8 +166,7 @@ class Builder:
         for path in self._site.paths:
             folder, _, name = path.rpartition("/")
             folders.setdefault(folder, []).append((name, href(page, Place(pairs.page_name(path)))))
-        packages = sorted({row.declaration.package for row in self._site.rows})
-        go = [(package, href(page, Place(pairs.package_page(package)))) for package in packages]
+        go = [(package, href(page, Place(pairs.package_page(package)))) for package in self._packages()]
         return {"title": "Every file, beside Go", "folders": folders, "packages": go}
 
     def _pair_page(self, path: str) -> Context:
@@ -253,7 +256,7 @@ class Builder:
         name = pairs.package_page(package)
         rows = []
         for row in self._site.map.rows:
-            if row.declaration.package != package or row.declaration.only_in == "older":
+            if row.declaration.package != package:
                 continue
             gone = row.declaration.is_gone
             own = not gone and self._site.place_of_row(row).page == name
@@ -261,11 +264,11 @@ class Builder:
             place = self._site.place_of(*target) if target else None
             rows.append(
                 {
-                    "anchor": "" if gone else pairs.go_anchor(row),
+                    "anchor": pairs.go_anchor(row),
                     "file": row.declaration.file,
                     "title": row.declaration.whole_title,
                     "state": _STATES.get(row.state, row.state),
-                    "gone": gone,
+                    "gone": _GONE.get(row.declaration.only_in, ""),
                     "target": target and ": ".join(filter(None, target)),
                     "href": href(name, place) if place else "",
                     "why": pairs.note_of(row) if target else row.detail,
@@ -304,10 +307,12 @@ class Builder:
                     yield piece.name, path, f"{pairs.page_name(path)}.html#{pairs.anchor_of(piece)}", "Python"
 
     def _go_names(self) -> Iterator[tuple[str, str, str, str]]:
-        for row in self._site.rows:
-            place = self._site.place_of_row(row)
+        for row in self._site.map.rows:
+            gone = _GONE.get(row.declaration.only_in, "")
+            page = pairs.package_page(row.declaration.package)
+            place = Place(page, pairs.go_anchor(row)) if gone else self._site.place_of_row(row)
             for name in pairs.go_names(row):
-                yield name, row.declaration.path, f"{place.page}.html#{place.anchor}", "Go"
+                yield name, row.declaration.path, f"{place.page}.html#{place.anchor}", f"Go, {gone}" if gone else "Go"
 
 
 def href(page: str, place: Place) -> str:

@@ -1,7 +1,7 @@
 """Test the site that hack/side_by_side builds: its links, that it shows all of the map, and how it works in a browser.
 
-The checkout of Kubernetes is a small one that this test writes. With LIVE_VIEW_IMAGES in the environment the test takes
-the pictures of docs/images, and with SIDE_BY_SIDE_GO it uses that checkout instead.
+The checkout of Kubernetes is a small one that this test writes, or the one that SIDE_BY_SIDE_GO names. With
+LIVE_VIEW_IMAGES in the environment the test takes the pictures of docs/images.
 """
 
 from __future__ import annotations
@@ -42,13 +42,30 @@ func (kl *Kubelet) syncLoopIteration(ctx context.Context) bool {
 """,
     "pkg/kubelet/pod_workers.go": """package kubelet
 
-// UpdatePod is a stand-in that this test wrote.
+// UpdatePod is a stand-in that this test wrote: it shows how a page looks, and not what Kubernetes does.
 func (p *podWorkers) UpdatePod(ctx context.Context, options UpdatePodOptions) {
+	p.podLock.Lock()
+	defer p.podLock.Unlock()
+	status := p.statusOf(options.Pod.UID)
+	if options.UpdateType == kubetypes.SyncPodKill {
+		status.terminatingAt = p.clock.Now()
+	}
 	p.startPodSync(ctx)
 }
 
+func (p *podWorkers) startPodSync(ctx context.Context) {}
+
 // OnCompleteFunc is a stand-in that this test wrote.
 type OnCompleteFunc func(err error)
+""",
+    "pkg/kubelet/pleg/generic.go": """package pleg
+
+// Relist is a stand-in that this test wrote: it shows how a page looks, and not what Kubernetes does.
+func (g *GenericPLEG) Relist() {
+	for _, pod := range g.pods() {
+		g.updateCache(pod)
+	}
+}
 """,
 }
 
@@ -149,6 +166,12 @@ def test_keyboard_finds_a_function_by_either_name(page: Chrome) -> None:
     wait_for("Go's name", lambda: page.current_url.endswith("pod_workers.html#go-pod_workers.go-podWorkers.UpdatePod"))
 
 
+def test_name_that_go_no_longer_has_is_found(page: Chrome) -> None:
+    search(page, "KubeletBootstrap")
+    wait_for("the row of the older release", lambda: "pkg/kubelet.html#go-kubelet.go-Kubelet" in page.current_url)
+    assert "gone before 1.27" in page.find_element(By.CSS_SELECTOR, "tr:target").text
+
+
 def test_arrows_choose_among_what_was_found_and_escape_ends_the_search(page: Chrome) -> None:
     page.find_element(By.TAG_NAME, "body").send_keys("/")
     box = page.switch_to.active_element
@@ -233,4 +256,5 @@ def test_place_is_in_view_in_both_colours(page: Chrome, site: Path, name: str, s
     top = sides(page, place.partition("#")[2])[0]["top"]
     assert 0 <= top < 300
     if TAKES_PICTURES:
+        IMAGES.mkdir(parents=True, exist_ok=True)
         page.save_screenshot(str(IMAGES / f"{name}.png"))

@@ -1,4 +1,4 @@
-"""Pods that a node refuses, one for each reason, and critical pods that others make room for."""
+"""Test the admission of pods: each reason for which a node refuses one, and preemption for critical pods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def requesting(name: str = "main", **requests: str) -> dict[str, Any]:
 
 
 def needing(*terms: dict[str, Any]) -> dict[str, Any]:
-    """Required node affinity."""
+    """Return an affinity that requires a node that matches one of the terms."""
     required = {"nodeSelectorTerms": list(terms)}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
@@ -42,11 +42,11 @@ def labelled(manifest: Manifest, key: str, value: str) -> Manifest:
 
 @dataclass(frozen=True)
 class Refused:
-    """A pod and what becomes of it."""
+    """Describe a pod and the failure that admission must give it."""
 
     manifest: Manifest
     reason: str
-    message: str  # a regular expression
+    message: str  # The whole message must match this regular expression.
     qos: str = "BestEffort"
 
     @property
@@ -160,7 +160,7 @@ if not Path("/sys/kernel/security/apparmor").exists():
         )
     )
 
-# Pods that differ from those above in that they fit.
+# The node must admit these pods. Each resembles a refused pod, but fits.
 ADMITTED = [
     pod("port-holder", sleeper(ports=[{"containerPort": 80, "hostPort": HOST_PORT}])),
     pod("udp", sleeper(ports=[{"containerPort": 80, "hostPort": HOST_PORT, "protocol": "UDP"}])),
@@ -176,7 +176,7 @@ ADMITTED = [
 
 @pytest.fixture(scope="module")
 def node(new_node: NewNode) -> ClusterNode:
-    """A node with labels and devices of its own, all pods that fit, and then all that do not."""
+    """Return a node that has labels, devices, all pods that fit and then all pods that do not."""
     config = {
         "allowedUnsafeSysctls": ["net.core.*"],
         "featureGates": {"RestartAllContainersOnContainerExits": False},
@@ -215,7 +215,7 @@ def test_refused(node: ClusterNode, case: Refused) -> None:
     assert set(status) == {"phase", "reason", "message", "qosClass", "startTime", "observedGeneration"}
     event = node.wait_for_api_event(case.name, case.reason)
     assert (event["type"], re.fullmatch(case.message, event["message"]) is not None) == ("Warning", True)
-    assert node.calls(case.name) == [], "the runtime never heard of it"
+    assert node.calls(case.name) == [], "the runtime got calls for a refused pod"
     assert_history_monotonic(node.history.of(case.name))
 
 
@@ -227,7 +227,7 @@ def test_what_fits_beside_those_runs_on(node: ClusterNode) -> None:
 
 def test_refused_pods_stay_so_when_the_kubelet_comes_again(node: ClusterNode) -> None:
     before = {case.name: wait_until_failed(node, case.name) for case in REFUSED}
-    # Now those that wanted its port would fit.
+    # Without this pod, the refused pods that want its port would fit.
     node.delete("port-holder", 0)
     node.wait_until_gone("port-holder")
     node.kill()
@@ -253,7 +253,7 @@ def test_no_execute_taint_keeps_new_pods_away_and_no_old_one(node: ClusterNode) 
     tolerations = [{"key": "example.org/broken", "operator": "Exists"}]
 
     def refused() -> bool:
-        """The kubelet hears of the taint some time: until then it takes pods."""
+        """Report whether the kubelet refuses a new pod. It admits pods until it learns of the taint."""
         name = f"tainted-{len(node.history.present())}"
         node.create(pod(name, sleeper()))
         found = node.wait_for_api_pod(name, "decided", lambda found: found.running or found.phase == "Failed")
@@ -276,12 +276,12 @@ def test_static_pod_with_a_forbidden_sysctl(node: ClusterNode) -> None:
 
     assert found["reason"] == "SysctlForbidden"
     assert found["message"] == 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted'
-    assert node.history.latest("static-sysctl-node") is None, "it has no mirror"
+    assert node.history.latest("static-sysctl-node") is None, "a refused static pod has a mirror pod"
     assert node.calls("static-sysctl-node") == []
 
 
 def wait_for_static_failure(node: ClusterNode, name: str) -> Object:
-    """The status of a static pod without a mirror."""
+    """Wait until the static pod has failed, and return its status. It has no mirror pod."""
 
     def look() -> Object | None:
         found = node.pods().get(name)
@@ -297,7 +297,7 @@ def test_static_pod_that_no_pod_could_make_room_for(node: ClusterNode) -> None:
 
     found = wait_for_static_failure(node, "static-huge")
 
-    # Static pods are critical, but all that there is would not do. So nobody is ended for it.
+    # Static pods are critical. But the kubelet preempts no pod, because even the end of all pods would not free enough.
     assert found["reason"] == "UnexpectedAdmissionError"
     assert re.fullmatch(
         "Pod was rejected: Unexpected error while attempting to recover from admission failure: "
@@ -317,12 +317,12 @@ def test_refused_static_pod_is_asked_again_when_its_manifest_changes(node: Clust
     node.wait_for_api_running("static-later-node")
 
 
-# --- Pods that make room -----------------------------------------------------------------------------
+# --- Preemption -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def small(new_node: NewNode) -> ClusterNode:
-    """A node with room for four pods and four devices."""
+    """Return a node with room for four pods and four devices."""
     node = new_node("small", {"maxPods": 4})
     node.join()
     node.cluster.store.patch("nodes", "small", {"status": {"capacity": {DEVICE: "4"}}}, subresource="status")
@@ -332,7 +332,7 @@ def small(new_node: NewNode) -> ClusterNode:
 
 @pytest.fixture
 def crowd(small: ClusterNode) -> Any:
-    """Make pods, wait until they run, and delete all after the test."""
+    """Yield a function that creates pods and waits until they run. Delete all pods after the test."""
 
     def make(*manifests: Manifest) -> list[Version]:
         for manifest in manifests:
@@ -383,7 +383,7 @@ def test_pod_beyond_the_limit_is_refused(small: ClusterNode, crowd: Callable[...
 
 
 def test_critical_pod_takes_the_place_of_one(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
-    """The cheapest goes: a best-effort one."""
+    """A critical pod preempts the pod with the lowest QoS class, which is BestEffort."""
     crowd(
         *(pod(f"burstable-{number}", requesting(cpu="1m")) for number in range(2)),
         pod("effortless", sleeper()),
@@ -396,7 +396,7 @@ def test_critical_pod_takes_the_place_of_one(small: ClusterNode, crowd: Callable
     small.wait_for_api_running("burstable-0", "burstable-1", "also-critical", "critical")
     ended = max(call.start + call.duration for call in small.calls("effortless", "StopContainer"))
     begun = min(call.start for call in small.calls("critical", "RunPodSandbox"))
-    assert ended <= begun, "it comes when the other has gone"
+    assert ended <= begun, "the critical pod started before the preempted pod had stopped"
     assert small.metric('kubelet_preemptions{preemption_signal="pods"}') == 1
 
 
@@ -406,7 +406,8 @@ def test_as_many_go_as_must(small: ClusterNode, crowd: Callable[..., list[Versio
     crowd(critical(devices("needs-three", 3)))
 
     assert_preempted(small, "two")
-    # The API server hears of it later than of the pod that takes their place.
+    # The API server may learn of the second preempted pod later than of the pod that takes its place. So the test asks
+    # the runtime.
     (gone,) = (name for name in ("one", "other") if not small.container_ids(name))
     assert_preempted(small, gone)
 

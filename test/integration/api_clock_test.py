@@ -1,6 +1,6 @@
-"""The time of day jumps, as when it is set by hand or by NTP: neither pods nor the node take notice.
+"""Test that neither pods nor the node suffer when the time of day jumps because an administrator or NTP sets it.
 
-The clocks of kubelet and runtime jump together, as on one machine; that of the API server does not.
+The clocks of the kubelet and the runtime jump together, as on one machine. The API server's clock does not jump.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pkg.apimachinery import clock as clocks
 
 NODE = "clock"
 STATIC = f"static-{NODE}"
-# All jumps stay ahead of the true time, before which no certificate is valid.
+# Every jump stays ahead of the true time, because no certificate is valid before the true time.
 START = timedelta(hours=3)
 HOUR = timedelta(hours=1)
 EXEC = {"exec": {"command": ["check"]}, "periodSeconds": 1, "initialDelaySeconds": 1}
@@ -32,24 +32,24 @@ CONFIG = {
     "nodeStatusReportFrequency": "1s",
     "nodeLeaseDurationSeconds": 4,
     "syncFrequency": "2s",
-    # Long enough for the API server to hear of it on a busy machine.
+    # The back-off must be long enough for the API server to learn of it on a busy machine.
     "crashLoopBackOff": {"maxContainerRestartPeriod": "3s"},
 }
-# After so many seconds of silence the cluster takes a node for lost.
+# The cluster considers a node lost after the node was silent for this many seconds.
 GRACE_PERIOD = 20.0
 
 NewNode = Callable[..., ClusterNode]
 
 
 class Clock(clocks.RealClock):
-    """The time of day of the node, which libfaketime gives the kubelet and which is the runtime's too."""
+    """Hold the node's time of day, which libfaketime gives to the kubelet and which the fake runtime uses too."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self.jump_to(START)
 
     def jump_to(self, ahead: timedelta) -> None:
-        """Set it to be so far ahead of the true time."""
+        """Set the clock ahead of the true time by `ahead`."""
         self.ahead = ahead
         unfinished = self._file.with_suffix(".new")
         unfinished.write_text(f"{ahead.total_seconds():+.0f}\n")
@@ -59,7 +59,7 @@ class Clock(clocks.RealClock):
         return datetime.now(UTC) + self.ahead
 
     def environment(self) -> dict[str, str]:
-        """What makes a process go by this clock: by its time of day alone."""
+        """Return the variables that make a process take its time of day, but not its monotonic time, from this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -71,12 +71,12 @@ class Clock(clocks.RealClock):
 
 def library() -> Path:
     found = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    assert found is not None, "libfaketimeMT.so.1 is not there: hack/setup faketime installs it, as root on Debian"
+    assert found is not None, "libfaketimeMT.so.1 is missing: run hack/setup faketime, as root on Debian"
     return found
 
 
 class NodeHistory:
-    """What the Ready condition of the node ever was after it was first True."""
+    """Record the node's Ready conditions, from the first one that is True."""
 
     def __init__(self, store: Store) -> None:
         self._nodes = node_history.NodeHistory(store)
@@ -103,7 +103,7 @@ def conditions(node: Object) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """In place of the one for all tests: it is quicker to notice that a node is silent."""
+    """Yield a cluster that notices a silent node sooner than the cluster that the other tests share."""
     with Cluster(tmp_path_factory.mktemp("cluster"), Options(node_grace_period=GRACE_PERIOD)) as cluster:
         yield cluster
 
@@ -122,7 +122,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
 
 @pytest.fixture(scope="module")
 def node(new_node: NewNode, nodes: NodeHistory, clock: Clock) -> ClusterNode:
-    """A node with its own clock, a static pod, one whose probes pass, and one that ends again and again."""
+    """Return a node with its own clock, a static pod, a pod whose probes pass, and a pod that crashes again and again."""
     node = new_node(NODE, CONFIG)
     node.environment.update(clock.environment())
     node.runtime.clock = clock
@@ -142,14 +142,14 @@ def crashing(name: str) -> Manifest:
 
 
 def wait_for_restarts(node: ClusterNode, name: str, more: int) -> Version:
-    """Wait until the pod's container was started so many times more."""
+    """Wait until the pod's container has restarted `more` more times."""
     found = node.history.latest(name)
     wanted = (found.restarts() if found is not None else 0) + more
     return node.wait_for_api_pod(name, f"restarted {wanted} times", lambda now: now.restarts() >= wanted)
 
 
 def lease(node: ClusterNode) -> datetime:
-    """When the node's lease was renewed, as the kubelet sees it."""
+    """Return the time of the lease's last renewal by the kubelet's clock."""
     (found,) = (
         each for each in node.cluster.store.list("leases", "kube-node-lease") if each["metadata"]["name"] == NODE
     )
@@ -157,7 +157,7 @@ def lease(node: ClusterNode) -> datetime:
 
 
 def wait_for_leases(node: ClusterNode, clock: Clock, count: int = 3) -> None:
-    """Wait until the lease was renewed so often at what is the kubelet's time now."""
+    """Wait until the kubelet has renewed the lease `count` times at the time that its clock shows now."""
     for _ in range(count):
         wait_for_later_lease(node, clock, lease(node))
 
@@ -203,7 +203,7 @@ def test_jump(node: ClusterNode, nodes: NodeHistory, clock: Clock, jump: timedel
     wait_for_leases(node, clock)
     node.wait_for_condition("heartbeats go on", lambda: nodes.heartbeat() != heartbeat)
 
-    # Nothing was done twice, and what runs has been left alone.
+    # The kubelet did nothing twice, and it left the running containers alone.
     assert len(node.calls(ended, "StartContainer")) == 2 and len(node.calls(made, "StartContainer")) == 1
     assert {each: (node.container_ids(each), node.history.of(each)) for each in untouched} == untouched
     assert_never_unready(node.history.of("stays"))

@@ -1,4 +1,4 @@
-"""How pods of the API server go: in their grace, sooner, at once, and when something is in the way."""
+"""Test the deletion of the API server's pods: graceful, faster, forced, and when something prevents it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USER = f"system:node:{NODE}"
 
 @dataclass(frozen=True)
 class Deletion:
-    """A call of the kubelet that deletes a pod, and what the node had of the pod then."""
+    """Record a call in which the kubelet deletes a pod, and what the node still had of the pod at that moment."""
 
     name: str
     options: dict[str, Any]
@@ -34,7 +34,10 @@ class Deletion:
 
 
 class Deletions:
-    """What the kubelet deletes; takes the place of the server's own log of requests, which it goes on to tell."""
+    """Record the kubelet's deletions.
+
+    An instance takes the place of the server's audit log and passes each request on to that log.
+    """
 
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
@@ -66,7 +69,7 @@ class Deletions:
             return [each for each in self._found if each.name == name]
 
     def wait_for(self, name: str) -> Deletion:
-        """Wait for the one that did it: a call is noted after its answer."""
+        """Wait for the successful deletion. The server records a call only after it has answered the call."""
 
         def look() -> list[Deletion]:
             return [each for each in self.of(name) if each.code == 200]
@@ -89,7 +92,7 @@ def deletions(node: ClusterNode) -> Deletions:
 
 @pytest.fixture(scope="module")
 def scratch() -> dict[str, Any]:
-    """What a pod's spec has that has a volume."""
+    """Return the part of a pod's spec that declares a volume."""
     return {"volumes": [{"name": "scratch", "emptyDir": {}}]}
 
 
@@ -98,18 +101,21 @@ def mounted() -> dict[str, Any]:
 
 
 def stop_timeouts(node: ClusterNode, name: str) -> list[int]:
-    """Within how many seconds the runtime was told to stop the pod's containers, call by call."""
+    """List the timeouts, in seconds, of the calls that stop the pod's containers."""
     return [call.request.timeout for call in node.calls(name, "StopContainer")]
 
 
 def assert_stopped_within(node: ClusterNode, name: str, *timeouts: int) -> None:
-    """Check stop_timeouts. A call is noted when it ends, and one that the kubelet gave up may end after all others."""
+    """Wait for as many stops as there are timeouts, and compare their timeouts.
+
+    The runtime records a call when the call ends, and a call that the kubelet abandoned may end after all others.
+    """
     node.wait_for_condition(f"the stops of {name}", lambda: len(stop_timeouts(node, name)) >= len(timeouts))
     assert stop_timeouts(node, name) == list(timeouts)
 
 
 def wait_until_forgotten(node: ClusterNode, name: str, uid: str) -> None:
-    """Wait until nothing of the pod is left on the node that runs or takes room."""
+    """Wait until the node has neither containers nor files of the pod, and the kubelet has forgotten the pod."""
     node.wait_for_condition(f"the containers of {name} ended", lambda: not node.container_ids(name))
     node.wait_for_condition(f"the directory of {name} gone", lambda: uid not in node.pod_directories())
     node.wait_for_condition(f"pod {name} forgotten", lambda: name not in node.pods())
@@ -121,9 +127,10 @@ FAILING_CALLS = ("get-fails", "patch-fails", "delete-fails")
 
 @pytest.fixture(scope="module", autouse=True)
 def obstructed(node: ClusterNode, deletions: Deletions, scratch: dict[str, Any]) -> Iterator[list[Version]]:
-    """Pods whose going is tried again, which is due after ten seconds and more: so they begin before all others.
+    """Yield the pods whose deletion fails at first, as the pods were before their deletion.
 
-    The pods as they were before they were deleted.
+    The kubelet retries such a deletion after ten seconds or more. So these pods come first, and the other tests run
+    while the kubelet waits.
     """
     for name in (*STUCK, *FAILING_CALLS):
         node.create(pod(name, mounted(), **scratch))
@@ -157,7 +164,7 @@ def _is_stop(request: object) -> bool:
     return isinstance(request, (runtimeapi.StopContainerRequest, runtimeapi.StopPodSandboxRequest))
 
 
-# --- Graceful --------------------------------------------------------------------------------------
+# --- Graceful deletion ------------------------------------------------------------------------------
 
 
 def test_deleted_pod_goes_in_its_grace_and_then_its_object(
@@ -189,7 +196,7 @@ def test_grace_gets_shorter_and_never_longer(node: ClusterNode) -> None:
     node.runtime.behaviours.add(stubborn, pod="shortened")
     node.create(pod("shortened", sleeper(), grace=30))
     node.wait_for_api_running("shortened")
-    node.delete("shortened", grace=300)  # the first may be longer than its own
+    node.delete("shortened", grace=300)  # The first deletion may set a longer grace period than the pod's own.
     node.wait_for_condition("the first stop", lambda: node.runtime.sleeping)
     node.delete("shortened", grace=600)
     node.wait_for_log("SyncLoop DELETE", "default/shortened")
@@ -212,7 +219,7 @@ def test_finalizer_keeps_the_object_and_not_the_containers(node: ClusterNode, de
 
     node.delete("finalized")
 
-    node.wait_for_condition("the kubelet is done with it", lambda: deletions.of("finalized"))
+    node.wait_for_condition("the kubelet has deleted the pod", lambda: deletions.of("finalized"))
     node.create(pod("after-finalized", sleeper()))
     node.wait_for_api_running("after-finalized")
     found = node.history.latest("finalized")
@@ -224,11 +231,14 @@ def test_finalizer_keeps_the_object_and_not_the_containers(node: ClusterNode, de
     assert_history_monotonic(node.history.of("finalized"))
 
 
-# --- At once ---------------------------------------------------------------------------------------
+# --- Forced deletion --------------------------------------------------------------------------------
 
 
 def test_forced_deletion_leaves_the_containers_two_seconds(node: ClusterNode, scratch: dict[str, Any]) -> None:
-    """The object is gone at once, and nobody is told any more how the pod ends. The runtime gets the least grace."""
+    """A forced deletion removes the object at once, and the runtime gets the shortest grace period.
+
+    The kubelet can no longer report how the pod ends.
+    """
     node.create(pod("forced", mounted(), grace=6, **scratch))
     (running,) = node.wait_for_api_running("forced")
 
@@ -242,7 +252,7 @@ def test_forced_deletion_leaves_the_containers_two_seconds(node: ClusterNode, sc
 
 
 def test_pod_that_is_not_there_any_more_keeps_its_own_grace(node: ClusterNode, scratch: dict[str, Any]) -> None:
-    """Nobody said when it was to go."""
+    """A pod that vanishes keeps its own grace period, because no deletion gave it another one."""
     node.create(pod("vanished", mounted(), grace=6, **scratch))
     (running,) = node.wait_for_api_running("vanished")
 
@@ -282,7 +292,7 @@ def test_new_pod_of_the_same_name_while_the_old_one_goes(node: ClusterNode, scra
     uid = node.create(pod("again", mounted(), **scratch)).uid
 
     assert uid != old.uid
-    new = node.wait_for_api_pod("again", "running anew", lambda found: found.uid == uid and found.running)
+    new = node.wait_for_api_pod("again", "running with its new UID", lambda found: found.uid == uid and found.running)
     assert sorted(node.container_ids("again")) == sorted([old.container_id(), new.container_id()])
     node.runtime.faults.remove(hang)
     node.wait_for_condition("the old one ended", lambda: node.container_ids("again") == [new.container_id()])
@@ -330,14 +340,17 @@ def test_pod_that_is_to_go_when_first_seen_is_never_started(node: ClusterNode, d
     assert_history_monotonic(node.history.of("stillborn"))
 
 
-# --- Before it runs --------------------------------------------------------------------------------
+# --- Deletion before the pod runs -------------------------------------------------------------------
 
 FAILING = ("RunPodSandbox", "CreateContainer", "StartContainer")
 
 
 @pytest.fixture(scope="module")
 def unborn(node: ClusterNode) -> Iterator[dict[str, str]]:
-    """Pods that were deleted before they ran, by their names their uids; all at once, as each takes its time."""
+    """Yield the UIDs, by name, of pods that were deleted before they ran.
+
+    The fixture deletes all of them at once, because each takes a while.
+    """
     faults = [node.runtime.faults.fail(method, "out of order", sandbox=f"fails-{method.lower()}") for method in FAILING]
     missing = [{"name": "scratch", "hostPath": {"path": "/nowhere/at/all", "type": "Directory"}}]
     hang = node.runtime.faults.hang("PullImage")
@@ -354,7 +367,7 @@ def unborn(node: ClusterNode) -> Iterator[dict[str, str]]:
     node.wait_for_api_event("crashing", "BackOff", "Back-off restarting failed container main")
     for name in uids:
         node.delete(name)
-    # A pull is not broken off. The container that it was for ends as soon as it is there.
+    # The kubelet does not cancel a pull. The pod goes only when its image has arrived.
     node.wait_until_gone("unmountable")
     assert node.history.latest("pulling") is not None
     node.runtime.faults.remove(hang)
@@ -389,14 +402,17 @@ def test_pod_whose_volume_cannot_be_mounted_goes(node: ClusterNode, unborn: dict
     assert_history_monotonic(node.history.of("unmountable"))
 
 
-# --- When something is in the way ------------------------------------------------------------------
+# --- Deletion that something prevents ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*STUCK, *FAILING_CALLS])
 def test_object_goes_after_its_containers(
     node: ClusterNode, deletions: Deletions, obstructed: list[Version], name: str
 ) -> None:
-    """While they could not be stopped it stayed; what the API server refused was asked again."""
+    """A pod's object goes only after its containers have stopped.
+
+    The kubelet repeats a call that the API server refused.
+    """
     last = node.wait_until_gone(name)
 
     assert (last.phase, last.state()["exitCode"]) == ("Failed", 143)
@@ -407,11 +423,11 @@ def test_object_goes_after_its_containers(
     assert_history_monotonic(node.history.of(name))
 
 
-# --- All of them -----------------------------------------------------------------------------------
+# --- All pods ---------------------------------------------------------------------------------------
 
 
 def test_nothing_is_left(node: ClusterNode) -> None:
-    """Of the pods that are gone nothing runs, and those that are there are the ones that were not deleted."""
+    """Nothing of a deleted pod is left on the node, and every remaining pod is one that nobody deleted."""
     assert not [each for each in node.history.present() if each.deleted]
     present = {each.uid for each in node.history.present()}
     assert node.pod_directories() == present

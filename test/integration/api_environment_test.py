@@ -1,4 +1,4 @@
-"""Containers' variables from objects of the API server, by each way in which a kubelet may notice their changes."""
+"""Test containers' variables from the API server's objects, for each way in which a kubelet detects changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framework.cluster_node import ClusterNode
 from framework.pods import Manifest, pod, sleeper
 
 TTL = "node.alpha.kubernetes.io/ttl"
-# A container that has ended is started again after a back-off, and a pod that cannot start is tried again after one.
+# Tests wait up to this many seconds for a restart or a retry, because both come only after a back-off.
 AGAIN = 40
 STRATEGIES = ("Watch", "Cache", "Get")
 
@@ -37,7 +37,7 @@ def node(request: pytest.FixtureRequest, nodes: dict[str, ClusterNode]) -> Clust
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest, node: ClusterNode) -> str:
-    """For the test's pod and objects."""
+    """Return a name for the test's pod and objects."""
     return f"{request.node.originalname.removeprefix('test_').replace('_', '-')}-{node.node}"[:63].rstrip("-")
 
 
@@ -63,13 +63,13 @@ def with_env(name: str, *env: Object, sources: tuple[Object, ...] = ()) -> Manif
 
 
 def variables(node: ClusterNode, name: str) -> dict[str, str]:
-    """What the newest container of a pod was given, without what tells of services."""
+    """Return the variables of the pod's newest container, without those that describe services."""
     envs = {each.key: each.value for each in node.runtime.container(name, "main").config.envs}
     return {key: value for key, value in envs.items() if not key.startswith("KUBERNETES_")}
 
 
 def start_again(node: ClusterNode, name: str) -> None:
-    """End the pod's container, and wait for the one that takes its place."""
+    """End the pod's container, and wait for the container that replaces it."""
     before = node.runtime.container(name, "main").id
     node.runtime.end_container(before, 1)
     node.wait_for_condition(
@@ -78,7 +78,7 @@ def start_again(node: ClusterNode, name: str) -> None:
 
 
 def watches(node: ClusterNode, name: str) -> list[Request]:
-    """Those that the kubelet has of config maps and secrets of this name."""
+    """List the kubelet's watches of config maps and secrets with this name."""
     return [
         each
         for each in node.cluster.faults.watches
@@ -133,10 +133,10 @@ def test_change_between_two_starts(node: ClusterNode, name: str, cluster: Cluste
     start_again(node, name)
 
     if node.node == "cache":
-        assert variables(node, name) == old, "what was read is good for an hour"
+        assert variables(node, name) == old, "the kubelet did not use its cached objects"
         set_ttl(node, 0)
     if node.node != "get":
-        # What others change of what it watches, the objects or its node, a kubelet hears a while later.
+        # A kubelet learns of a change to a watched object, or to its node's TTL annotation, only after a moment.
         node.wait_for_condition("the change", lambda: variables_of_next_start(node, name) == new)
     assert variables(node, name) == new
 
@@ -151,11 +151,14 @@ def set_ttl(node: ClusterNode, seconds: int) -> None:
 
 
 def test_missing(nodes: dict[str, ClusterNode], cluster: Cluster) -> None:
-    """All at once, for each of them is tried again only after a while."""
+    """A container waits while an object or a key is missing, and starts once it exists.
+
+    The test creates all pods at once, because the kubelet retries each of them only after a while.
+    """
     set_ttl(nodes["Cache"], 0)
     pods = {}
     for strategy, node in nodes.items():
-        # In the words of the kubelet where it watches, of the API server where it asks.
+        # A kubelet that watches words the message itself. Otherwise the API server words it.
         kind = "configmap" if strategy == "Watch" else "configmaps"
         no_key, no_object = f"no-key-{node.node}", f"no-object-{node.node}"
         cluster.store.create("configmaps", config_map(no_key, other="x"))
@@ -190,7 +193,7 @@ def test_pull_secret_that_is_missing(node: ClusterNode, name: str, cluster: Clus
     )
 
 
-# ---- What the API server is asked ----
+# --- Requests to the API server ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -224,7 +227,10 @@ def test_immutable_objects_are_not_watched(watching: ClusterNode, cluster: Clust
 
 
 def test_nothing_but_single_objects_is_asked_for(nodes: dict[str, ClusterNode], cluster: Cluster) -> None:
-    """The node authorizer would not allow it, and it would show secrets that are none of the node's business."""
+    """The kubelet requests single objects only.
+
+    The node authorizer allows nothing else, and a list would reveal secrets that the node has no need to know.
+    """
     calls = {
         node.node: [
             each
@@ -249,10 +255,10 @@ def test_watches_survive_an_outage(watching: ClusterNode, cluster: Cluster) -> N
     node.wait_for_api_running(name)
     with cluster.faults.hang(resource="configmaps", user="system:node:watch") as hang:
         cluster.faults.cut_watches(resource="configmaps", user="system:node:watch")
-        node.wait_for_condition("the kubelet wants to watch again", lambda: hang.hits)
+        node.wait_for_condition("the kubelet tries to watch again", lambda: hang.hits)
         cluster.store.patch("configmaps", name, {"data": {"key": "new"}}, "default")
         start_again(node, name)
-        assert variables(node, name) == {"MAP": "old"}, "what is known is good enough"
+        assert variables(node, name) == {"MAP": "old"}, "the kubelet did not use the last objects that it knows"
     node.wait_for_condition("a new watch", lambda: watches(node, name))
 
     node.wait_for_condition("the change", lambda: variables_of_next_start(node, name) == {"MAP": "new"})

@@ -1,4 +1,7 @@
-"""Who the kubelet is to the API server: certificates that come late, change, end or are refused, and what it says."""
+"""Test the certificates with which the kubelet identifies itself: late, renewed, expired and refused ones.
+
+The tests also check what the kubelet reports about them.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,22 @@ NODE = "node-1"
 USER = f"system:node:{NODE}"
 BOOTSTRAPPER = "system:bootstrap:abcdef"
 RENEWS = {"rotateCertificates": True}
-# Short enough that a test sees several, long enough for a busy machine. As the signer dates certificates back, each is
-# due for renewal as soon as it is there.
+# This lifetime is short enough that a test sees several certificates, and long enough for a busy machine. Because the
+# signer backdates certificates, each is due for renewal as soon as it arrives.
 SHORT_LIFE = timedelta(seconds=25)
 
 REQUESTS = "certificatesigningrequests"
-# What a kubelet watches whatever pods it has.
+# A kubelet watches these resources whatever pods it has.
 WATCHED = {"pods", "nodes", "services", "runtimeclasses", "csidrivers"}
 
 Start = Callable[..., HollowKubelet]
 
 
 class Audit:
-    """With which certificates the node's requests came; takes the place of the server's own log of requests."""
+    """Record the certificates that the node's requests showed.
+
+    An instance takes the place of the server's audit log and passes each request on to that log.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._lock = threading.Lock()
@@ -57,7 +63,7 @@ class Audit:
                 self._serials.append(_serial(request))
 
     def serials(self) -> list[int]:
-        """The serial numbers of the certificates in the order of their first use."""
+        """List the serial numbers of the certificates in the order of their first use."""
         with self._lock:
             return list(dict.fromkeys(self._serials))
 
@@ -75,7 +81,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a kubelet with a static pod, which needs no API server, and wait until that runs."""
+    """Yield a function that starts a kubelet with a static pod, which needs no API server."""
     made: list[HollowKubelet] = []
 
     def make(
@@ -101,7 +107,7 @@ def pki(folder: Path) -> Path:
 
 
 def wait_for_static_pod(kubelet: HollowKubelet) -> str:
-    """The id of its container."""
+    """Wait until the static pod runs, and return the ID of its container."""
     (found,) = kubelet.wait_for_condition("the static pod runs", lambda: kubelet.container_ids("static"))
     return found
 
@@ -120,13 +126,13 @@ def wait_for_ready(kubelet: HollowKubelet, cluster: Cluster) -> None:
 
 
 def requests(cluster: Cluster, **fields: str) -> list[Object]:
-    """The certificate signing requests of whom and for what the fields of their specs say."""
+    """List the certificate signing requests whose specs have these fields."""
     found = cluster.store.list(REQUESTS)
     return [each for each in found if all(each["spec"][key] == value for key, value in fields.items())]
 
 
 def wait_for_request(kubelet: HollowKubelet, cluster: Cluster, **fields: str) -> Object:
-    """Wait for the only one that nobody has decided about."""
+    """Wait for the one matching request that nobody has approved or denied yet, and return it."""
 
     def look() -> list[Object]:
         return [each for each in requests(cluster, **fields) if not (each.get("status") or {}).get("conditions")]
@@ -142,25 +148,25 @@ def create_pod(cluster: Cluster, name: str) -> None:
 
 
 def run_pod(kubelet: HollowKubelet, cluster: Cluster, name: str) -> None:
-    """Make a pod and wait until the API server knows that it runs."""
+    """Create a pod, and wait until the API server reports that it runs."""
     create_pod(cluster, name)
     wait_for_phase(kubelet, cluster, name)
 
 
 def wait_for_phase(kubelet: HollowKubelet, cluster: Cluster, name: str) -> None:
     kubelet.wait_for_condition(
-        f"pod {name} is said to run",
+        f"pod {name} runs according to the API server",
         lambda: cluster.store.get("pods", name, "default")["status"].get("phase") == "Running",
     )
 
 
 def cluster_container(kubelet: HollowKubelet, name: str) -> str:
-    """The id of the newest container of a pod from the API server."""
+    """Return the ID of the newest container of a pod from the API server."""
     return kubelet.runtime.container(name, "main").id
 
 
 def running(kubelet: HollowKubelet, name: str) -> bool:
-    """Whether the runtime runs a pod from the API server."""
+    """Report whether the runtime runs a container of this pod from the API server."""
     return any(
         each.sandbox.config.metadata.name == name and each.state == runtimeapi.CONTAINER_RUNNING
         for each in kubelet.runtime.containers
@@ -171,11 +177,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# --- The first certificate ----------------------------------------------------------------------------
+# --- The first certificate --------------------------------------------------------------------------
 
 
 def test_from_a_token_to_a_ready_node(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Nobody approves at first: static pods do not wait for that. Then the files are those that upstream leaves."""
+    """A bootstrap token gives the node a certificate, which the kubelet stores in the same files as the Go kubelet.
+
+    Static pods start before anybody approves the certificate.
+    """
     cluster.signing.policy.approve_clients = False
     kubeconfig = tmp_path / "kubelet.conf"
     kubelet = start(kubeconfig, RENEWS, cluster.bootstrap_kubeconfig())
@@ -217,7 +226,7 @@ def test_a_request_that_is_denied_is_made_again(cluster: Cluster, start: Start, 
     cluster.signing.policy.deny = False
 
     wait_for_ready(kubelet, cluster)
-    # How many were denied depends on how long the static pod took; the one that was not is the only one of its kind.
+    # The number of denied requests depends on how long the static pod took to start. Exactly one request was approved.
     denied = [_is_denied(each) for each in requests(cluster)]
     assert denied.count(True) >= 1 and denied.count(False) == 1
     assert kubelet.container_ids("static") == [container]
@@ -228,7 +237,10 @@ def _is_denied(csr: Object) -> bool:
 
 
 def test_without_renewal_a_denied_request_ends_the_kubelet(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Whoever starts it again lets it ask again; nothing but the key is left on disk."""
+    """Without renewal a denied request ends the kubelet, which leaves only its key on disk.
+
+    When a supervisor restarts the kubelet, the kubelet makes a new request.
+    """
     cluster.signing.policy.deny = True
     kubeconfig = tmp_path / "kubelet.conf"
     kubelet = start(kubeconfig, None, cluster.bootstrap_kubeconfig())
@@ -258,13 +270,14 @@ def test_with_a_bootstrap_file_an_expired_certificate_is_replaced(
     assert [each["spec"]["username"] for each in requests(cluster)] == [BOOTSTRAPPER]
 
 
-# --- The next certificates ----------------------------------------------------------------------------
+# --- Renewal ----------------------------------------------------------------------------------------
 
 
 def test_certificates_change_under_running_watches(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """No watch ends, what they bring is acted on, and every new connection shows the certificate of the moment.
+    """Certificates change while watches continue, and every new connection shows the current certificate.
 
-    Then nobody approves any more, which the node's events tell before the last certificate ends.
+    The kubelet still acts on the events of its watches. When nobody approves a renewal, an event on the node warns of
+    it before the last certificate expires.
     """
     cluster.signing.policy.forced_lifetime = SHORT_LIFE
     audit = Audit(cluster)
@@ -280,7 +293,8 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
         "the kubelet's watches", lambda: {each.resource for each in watches().values()} >= WATCHED
     )
     opened = watches()
-    # A watch may be the first to show its certificate, and is in the audit only when it has ended.
+    # A watch may be the first request to show its certificate, but the audit log records a watch only when it has
+    # ended.
     of_watches = {_serial(each) for each in opened.values()}
     for number in range(3):
         wait_for_another_certificate(kubelet, audit, of_watches)
@@ -317,7 +331,7 @@ def _expiry_events(cluster: Cluster) -> list[Object]:
 
 
 def test_node_comes_back_after_its_certificate_ended(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Nobody approved in time: pods stay as they are, and the bootstrap token gets the node a new certificate."""
+    """A node whose certificate expired gets a new one with its bootstrap token, and its pods keep running."""
     cluster.signing.policy.forced_lifetime = timedelta(seconds=8)
     kubelet = start(tmp_path / "kubelet.conf", RENEWS, cluster.bootstrap_kubeconfig())
     wait_for_ready(kubelet, cluster)
@@ -336,11 +350,14 @@ def test_node_comes_back_after_its_certificate_ended(cluster: Cluster, start: St
     assert kubelet.container_ids("static") == [static]
 
 
-# --- The certificate to serve with --------------------------------------------------------------------
+# --- The serving certificate ------------------------------------------------------------------------
 
 
 def test_serving_certificate_from_the_cluster(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Nobody approves it by himself; the kubelet works without, and asks for the addresses that its node has."""
+    """The kubelet requests a serving certificate for its node's addresses, and works without one until it arrives.
+
+    Nothing approves such a request automatically.
+    """
     kubelet = start(cluster.node_kubeconfig(NODE), {"serverTLSBootstrap": True})
     csr = wait_for_request(kubelet, cluster, signerName=clustercerts.SIGNER_KUBELET_SERVING)
     assert csr["spec"]["username"] == USER
@@ -362,7 +379,7 @@ def test_serving_certificate_from_the_cluster(cluster: Cluster, start: Start, tm
     assert not (pki(tmp_path) / "kubelet.crt").exists()
 
 
-# --- Credentials that do not do -----------------------------------------------------------------------
+# --- Refused credentials ----------------------------------------------------------------------------
 
 
 def with_wrong_ca(cluster: Cluster) -> Path:
@@ -408,7 +425,10 @@ NOT_ACCEPTED = r"Unauthorized: Post \S+/api/v1/nodes\S+ the server does not acce
 def test_who_is_refused_is_told_and_tried_again(
     cluster: Cluster, start: Start, make: Callable[[Cluster], Path], told: str
 ) -> None:
-    """Each attempt to register tells it once, with growing pauses between them, and static pods do not care."""
+    """A refused kubelet logs each failed attempt to register once, and waits longer before each new attempt.
+
+    Static pods run all the same.
+    """
     kubelet = start(make(cluster))
     wait_for_static_pod(kubelet)
     kubelet.wait_for_log("Unable to register node with API server", count=3)
@@ -425,13 +445,16 @@ def test_who_is_refused_is_told_and_tried_again(
 
 
 def _time(line: str) -> float:
-    """Seconds since midnight of a line of the log."""
+    """Return the time of a log line, in seconds since midnight."""
     hours, minutes, seconds = line.split()[1].split(":")
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def test_kubeconfig_that_names_a_missing_file(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """The kubelet ends, for whoever started it to start it again, and its pods go on."""
+    """A kubeconfig that names a missing file ends the kubelet, but not its pods.
+
+    The kubelet exits so that its supervisor starts it again.
+    """
     kubeconfig = cluster.node_kubeconfig(NODE)
     good = kubeconfig.read_bytes()
     kubelet = start(kubeconfig)
@@ -455,7 +478,7 @@ def test_kubeconfig_that_names_a_missing_file(cluster: Cluster, start: Start, tm
 
 
 def test_what_is_forbidden_is_told_and_tried_again(cluster: Cluster, start: Start) -> None:
-    """Whatever call it is. Each refusal is told at most once, and all is made up for when it is allowed again."""
+    """The kubelet logs each refusal of a forbidden call at most once, and catches up when the call is allowed again."""
     kubelet = start(
         cluster.node_kubeconfig(NODE), {"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "1s"}
     )
@@ -478,7 +501,7 @@ def test_what_is_forbidden_is_told_and_tried_again(cluster: Cluster, start: Star
     for what in ("nodes", "events", "pods/status", "pod deletions"):
         kubelet.wait_for_log(f"must not do this to {what}")
         if what == "pods/status":
-            faults[what].end()  # pods whose last status is not known are not deleted
+            faults[what].end()  # The kubelet deletes no pod whose last status it could not report.
     kubelet.wait_for_condition("the new pod runs", lambda: running(kubelet, "new"))
     assert (cluster_container(kubelet, "runs"), wait_for_static_pod(kubelet)) == (container, static)
     for what, fault in faults.items():

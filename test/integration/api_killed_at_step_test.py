@@ -1,7 +1,7 @@
-"""A kubelet is killed at every step of a pod's life: afterwards the pod goes on as if nothing had been.
+"""Test that a pod survives when the kubelet is killed at any step of the pod's life.
 
-Each pod is stopped at a step of its own, by a call that does not return; then the kubelet is killed once for all of
-them. What becomes of a pod is compared with a pod of the same kind that nothing befell.
+A call that does not return stops each pod at a step of its own. Then the test kills the kubelet once for all pods. Each
+pod must end up like an undisturbed pod of the same kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NODE = "killed"
 
 
 def check(what: str) -> dict[str, Any]:
-    """A probe or a hook; the word tells which it is."""
+    """Return an exec probe or hook whose command is the word `what`, which identifies it."""
     return {"exec": {"command": [what]}}
 
 
@@ -39,12 +39,12 @@ SIDE = sleeper("side", restartPolicy="Always", startupProbe=probe("startup"))
 
 
 def behaving(manifest: Manifest, **behaviours: str) -> Manifest:
-    """Tell the runtime how containers of the pod behave, as JSON."""
+    """Tell the runtime, as JSON, how the pod's containers behave."""
     manifest["metadata"]["annotations"] = {f"fake.cri/{name}": said for name, said in behaviours.items()}
     return manifest
 
 
-# Kinds of pods, by what they are made of.
+# The kinds of pods differ in their containers, probes and hooks.
 KINDS: dict[str, Callable[[str], Manifest]] = {
     "plain": lambda name: pod(name, sleeper(imagePullPolicy="Always", lifecycle={"postStart": check("hook")})),
     "probed": lambda name: pod(
@@ -80,7 +80,10 @@ ENDING = ("ends", "succeeds")
 
 @dataclass(frozen=True)
 class Step:
-    """A call that does not return, of a container or with a command; `answered`: it does, but nobody hears of it."""
+    """Describe a call that does not return; `what` is a container's name or a command.
+
+    If `answered` is true, the runtime carries the call out, but its answer does not arrive.
+    """
 
     kind: str
     method: str
@@ -148,9 +151,9 @@ GOING = [
     Step("double", "StopContainer", "a", answered=True),
     Step("double", "StopContainer", "b"),
 ]
-# As upstream, the container is made anew, and what was made first counts as run.
+# Like the Go kubelet, the kubelet creates the container again, and the container that never started counts as run.
 NEVER_STARTED = Step("plain", "StartContainer", "main")
-# Whose statuses the API server never saw, and whose deletion it refused.
+# For each kind in UNTOLD the API server refuses the status updates of one pod, and for each in UNDELETED its deletion.
 UNTOLD = ["plain", "probed", "init", "sidecar", "double", "ends", "succeeds"]
 NOT_THERE = "registry.k8s.io/not-there:1"
 CRASHING, NO_IMAGE = "crashing", "no-image"
@@ -178,14 +181,14 @@ def going(step: Step) -> str:
 
 
 class Story:
-    """The node, and what became of the pods on it."""
+    """Hold the node and what happened to its pods."""
 
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
-        # What the API server had seen when the kubelet was killed.
+        # `version` is the newest version that the API server had seen when the kubelet was killed.
         self.version = 0
-        self.pulls = 0  # how often the image that is none had been asked for then
-        self.probes = 0  # how often containers had been probed then
+        self.pulls = 0  # `pulls` counts the requests for the missing image before the kill.
+        self.probes = 0  # `probes` counts the containers' probes before the kill.
         self._hangs: list[fake.Fault] = []
 
     def create(self, kind: str, name: str) -> None:
@@ -197,7 +200,7 @@ class Story:
         return found
 
     def changes(self, name: str) -> list[Version]:
-        """What the API server saw of a pod since the kubelet was killed."""
+        """List the versions of a pod that the API server saw after the kubelet was killed."""
         return [each for each in self.node.history.of(name) if each.version > self.version]
 
     def wait_until_at_end(self, kind: str, name: str) -> None:
@@ -211,10 +214,8 @@ class Story:
         else:
             self.node.wait_for_api_running(name, timeout=60)
 
-    # Stopping pods.
-
     def stop_at(self, step: Step, name: str) -> fake.Fault:
-        """Let the step's call hang when it comes to the pod of this name."""
+        """Make the step's call hang when the call concerns the pod of this name."""
 
         def match(request: Any) -> bool:
             return self._pod_of(request) == name and step.what in ("", *self._words_of(request))
@@ -224,9 +225,11 @@ class Story:
         return fault
 
     def hold_restarts(self, name: str, attempt: int) -> None:
-        """Let no container of the pod be made that is its attempt of this number, or a later one, before the kill.
+        """Prevent the runtime from creating the pod's container at this or a later attempt, until the kubelet is
+        killed.
 
-        On a slow machine its back-off may be over by then, and the kill would come while the container is restarted.
+        On a slow machine the container's back-off may be over by then. Without the fault the kill would come while the
+        container restarts.
         """
 
         def match(request: Any) -> bool:
@@ -250,7 +253,7 @@ class Story:
         return str(next(found, ""))
 
     def _words_of(self, request: Any) -> list[str]:
-        """The container's name and the command."""
+        """List the container's name and the words of the command."""
         container = self._container_of(request)
         config = container.config if container is not None else getattr(request, "config", None)
         name = config.metadata.name if config is not None else ""
@@ -261,15 +264,16 @@ class Story:
         self.pulls = _pulls(self)
         self.version = max(each.version for each in self.node.history.all())
         self.node.kill()
-        # The runtime is not to go on with what it hears only now that nobody waits for.
-        wait_for("the calls given up", lambda: not any(fault.waiting for fault in self._hangs), timeout=30)
+        # Wait until the runtime has dropped the hanging calls. Otherwise it would carry them out although nobody waits
+        # for them any longer.
+        wait_for("the end of the hanging calls", lambda: not any(fault.waiting for fault in self._hangs), timeout=30)
         for fault in self._hangs:
             self.node.runtime.faults.remove(fault)
         meanwhile()
         self.node.join()
 
     def end_all_sandboxes(self) -> None:
-        """As a reboot of the machine does."""
+        """End all sandboxes, as a reboot of the machine does."""
         for sandbox in self.node.runtime.sandboxes:
             if sandbox.ready:
                 self.node.runtime.end_sandbox(sandbox.id)
@@ -308,7 +312,7 @@ def _run_undisturbed(story: Story) -> None:
     story.node.wait_for_api_running(control("gated"))
     looking = [sleeper("looks"), shell("exit 3", "looked")]
     story.node.patch(control("debugged"), {"spec": {"ephemeralContainers": looking}}, "ephemeralcontainers")
-    story.node.wait_for_api_pod(control("debugged"), "is looked at", _is_looked_at)
+    story.node.wait_for_api_pod(control("debugged"), "has its ephemeral containers", _is_looked_at)
     for kind in KINDS:
         if kind not in ENDING:
             story.node.wait_until_gone(control_gone(kind))
@@ -320,7 +324,7 @@ def _is_looked_at(found: Version) -> bool:
 
 
 def _stop_pods(story: Story, cluster: Cluster, refused: ExitStack) -> dict[str, Any]:
-    """Have each pod come to its step."""
+    """Bring each pod to its step, and return the faults by the names of the pods."""
     faults: dict[str, Any] = {}
     for kind in UNTOLD:
         name = untold(kind)
@@ -348,7 +352,7 @@ def _stop_pods(story: Story, cluster: Cluster, refused: ExitStack) -> dict[str, 
 
 
 def _create_failing(story: Story) -> None:
-    """Pods with a container that cannot be started, or never for long."""
+    """Create pods with a container that cannot start, or that crashes at once."""
     story.hold_restarts(CRASHING, attempt=2)
     story.node.create(pod(CRASHING, shell("exit 1")))
     image = {"name": "main", "image": NOT_THERE}
@@ -358,7 +362,7 @@ def _create_failing(story: Story) -> None:
 
 
 def _wait_until_untold(story: Story) -> None:
-    """The pods of which the API server does not hear are at their ends."""
+    """Wait until the pods whose statuses do not reach the API server are in their final states."""
 
     def states(kind: str) -> list[Any]:
         found = (each for each in story.node.runtime.containers if each.sandbox.config.metadata.name == untold(kind))
@@ -382,7 +386,7 @@ def _is_main(container: Any, name: str) -> bool:
 
 
 def _probed(story: Story, container_id: str) -> bool:
-    """Whether all that is probed of it was since the kubelet was killed."""
+    """Report whether every probe of the container has run since the kubelet was killed."""
     found = story.node.runtime.recorder.calls(["ExecSync"])[story.probes :]
     return [call.request.container_id for call in found].count(container_id) >= 4
 
@@ -391,11 +395,11 @@ def _pulls(story: Story) -> int:
     return sum(call.request.image.image == NOT_THERE for call in story.node.runtime.recorder.calls(["PullImage"]))
 
 
-# --- What must be -----------------------------------------------------------------------------------
+# --- Expectations -----------------------------------------------------------------------------------
 
 
 def final(version: Version) -> dict[str, Any]:
-    """The status without what is of the run: times, ids and addresses."""
+    """Return the status without the values that differ from run to run: times, IDs and addresses."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -410,7 +414,7 @@ _OF_THE_RUN = (
     "containerID", "lastTransitionTime", "lastProbeTime", "startedAt", "finishedAt", "startTime", "podIP", "podIPs",
 )  # fmt: skip
 
-# How far a container has come; it may not go back.
+# A container moves through these states in this order and must not move back.
 _STATES = ("waiting", "running", "started", "ready", "terminated")
 
 
@@ -426,7 +430,7 @@ def _regular(version: Version) -> list[dict[str, Any]]:
 
 
 def assert_straight(versions: Iterable[Version]) -> None:
-    """Check that nothing of a pod went backwards and that no container was run twice."""
+    """Check that no status of the pod moved backwards and that no container ran twice."""
     versions = list(versions)
     assert_history_monotonic(versions)
     for before, after in pairwise(versions):
@@ -443,7 +447,7 @@ def assert_straight(versions: Iterable[Version]) -> None:
 
 
 def assert_untouched(story: Story, name: str) -> None:
-    """Check that not one write was made to the pod since the kubelet was killed."""
+    """Check that nobody wrote to the pod after the kubelet was killed."""
     (before,) = [each for each in story.node.history.of(name) if each.version <= story.version][-1:]
     changes = story.changes(name)
     assert not changes, f"{before.status} became {changes[0].status}"
@@ -458,7 +462,7 @@ def assert_run_once(node: ClusterNode, name: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_that_had_come_to_an_end_are_left_alone(story: Story, kind: str) -> None:
-    """Not one write, however long it takes: here, until all others have come to theirs."""
+    """A pod that had reached its final state gets no write until all other pods have reached theirs."""
     for step in COMING:
         story.wait_until_at_end(step.kind, step.name)
     assert_untouched(story, control(kind))
@@ -509,7 +513,7 @@ def test_killed_before_a_pod_was_deleted(story: Story, kind: str) -> None:
 
 
 def test_killed_while_an_image_cannot_be_pulled(story: Story) -> None:
-    """The container waits for the same reason; the new kubelet tries at once, as upstream."""
+    """The container still waits for its image, and the new kubelet pulls at once, as the Go kubelet does."""
     story.node.wait_for_condition("it is pulled again", lambda: _pulls(story) > story.pulls)
     versions = story.node.history.of(NO_IMAGE)
     (before,) = [each for each in versions if each.version <= story.version][-1:]
@@ -519,7 +523,7 @@ def test_killed_while_an_image_cannot_be_pulled(story: Story) -> None:
 
 
 def test_killed_while_a_container_is_not_restarted_yet(story: Story) -> None:
-    """The new kubelet restarts it at once, as upstream, and counts on."""
+    """The new kubelet restarts the container at once, as the Go kubelet does, and continues the restart count."""
     versions = story.node.history.of(CRASHING)
     (before,) = [each for each in versions if each.version <= story.version][-1:]
     story.node.wait_for_api_pod(CRASHING, "is restarted", lambda found: found.restarts() > before.restarts())
@@ -543,7 +547,7 @@ def test_killed_right_after_a_pod_became_ready(story: Story) -> None:
 
 
 def test_rebooted_machine(story: Story) -> None:
-    """Pods that had ended stay as they were; the others run anew, in sandboxes of their own."""
+    """After a reboot, pods that had ended stay as they were, and the others run again in new sandboxes."""
     story.kill_and_restart(meanwhile=story.end_all_sandboxes)
     for kind in ("plain", "probed", "init", "sidecar", "double"):
         found = story.node.wait_for_api_pod(control(kind), "runs again", _is_restarted, timeout=120)
@@ -551,7 +555,7 @@ def test_rebooted_machine(story: Story) -> None:
         assert all(each["lastState"]["terminated"]["exitCode"] == 137 for each in _regular(found))
         sandboxes = [call for call in story.node.calls(control(kind), "RunPodSandbox") if not call.error]
         assert [call.request.config.metadata.attempt for call in sandboxes] == [0, 1]
-        # As upstream, a pod whose init containers run again is pending until they have.
+        # As with the Go kubelet, such a pod's phase goes back to Pending until its init containers have run again.
         if "initContainers" not in KINDS[kind]("")["spec"]:
             assert_history_monotonic(story.node.history.of(control(kind)))
     for kind in ENDING:

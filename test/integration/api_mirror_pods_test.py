@@ -1,4 +1,4 @@
-"""Static pods of a node in a cluster: each has a mirror in the API server, which shows it and decides nothing."""
+"""Test static pods of a node in a cluster: each has a mirror pod, which shows its state and controls nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = "kubernetes.io/config.source"
 
 @pytest.fixture(scope="module")
 def node(new_node: Callable[..., ClusterNode]) -> ClusterNode:
-    """Its kubelet looks after each pod, and so after its mirror, more often than others do."""
+    """Return a node whose kubelet syncs each pod, and so checks its mirror pod, more often than usual."""
     node = new_node(NODE, {"syncFrequency": "2s"})
     node.join()
     return node
@@ -28,7 +28,10 @@ def node(new_node: Callable[..., ClusterNode]) -> ClusterNode:
 
 @pytest.fixture(scope="module", autouse=True)
 def tampered(node: ClusterNode) -> tuple[Version, int]:
-    """A mirror, and the version at which another wrote its status: long ago when its test comes, as it takes time."""
+    """Return a mirror pod, and the version at which another client overwrote its status.
+
+    The fixture starts first, because the correction takes a while.
+    """
     mirror = start(node, "tampered")
     written = node.patch(mirror.name, {"status": {"phase": "Pending", "containerStatuses": None}}, "status")
     return mirror, int(written["metadata"]["resourceVersion"])
@@ -39,28 +42,29 @@ def mirror_of(name: str) -> str:
 
 
 def start(node: ClusterNode, name: str, grace: int = 2) -> Version:
-    """Put a manifest in place and wait until the mirror shows that the pod runs."""
+    """Write a manifest, and wait until the mirror pod shows that the pod runs."""
     node.write(pod(name, sleeper(), grace=grace))
     (running,) = node.wait_for_api_running(mirror_of(name))
     return running
 
 
 def wait_for_new_mirror(node: ClusterNode, *old: Version) -> Version:
-    """Wait until the mirror of these, which had one name, is another and shows that the pod runs."""
+    """Wait until a new mirror pod has replaced these, which share a name, and shows that the pod runs."""
     uids = {each.uid for each in old}
-    node.wait_for_api_pod(old[0].name, "mirrored anew", lambda found: found.uid not in uids)
-    # The status of a pod that goes on as before is sent with that of another that does not; or after ten seconds.
+    node.wait_for_api_pod(old[0].name, "mirrored again", lambda found: found.uid not in uids)
+    # The kubelet sends the status of an unchanged pod together with another pod's changed status, or after ten seconds.
+    # So another pod speeds this up.
     node.create({**pod("nudge", sleeper()), "metadata": {"generateName": "nudge-"}})
-    return node.wait_for_api_pod(old[0].name, "served", lambda found: found.running and found.uid not in uids)
+    return node.wait_for_api_pod(old[0].name, "running", lambda found: found.running and found.uid not in uids)
 
 
 def static_uid(node: ClusterNode, name: str) -> str:
-    """The uid that the pod has for the kubelet."""
+    """Return the UID by which the kubelet knows the static pod."""
     return str(node.pods()[name].json["metadata"]["uid"])
 
 
 def assert_ran_once(node: ClusterNode, mirror: Version) -> None:
-    """The container that the mirror shows is the only one that there ever was, and nothing has stopped it."""
+    """Check that the pod has had only the container that the mirror pod shows, and that nothing has stopped it."""
     assert node.container_ids(mirror.name) == [mirror.container_id()]
     assert len(node.calls(mirror.name, "RunPodSandbox")) == 1
     assert len(node.calls(mirror.name, "StartContainer")) == 1
@@ -121,7 +125,7 @@ def test_mirrors_that_are_deleted_come_again(node: ClusterNode) -> None:
 
 
 def test_mirror_of_another_manifest_is_replaced(node: ClusterNode) -> None:
-    """As it is found by a kubelet that was not there when the manifest changed."""
+    """A mirror pod of another manifest is replaced. A kubelet finds one if the manifest changed while it was down."""
     old = start(node, "stale")
     annotations = {**old.json["metadata"]["annotations"], MIRROR: "stale"}
     with node.cluster.faults.status(500, verb="create", resource="pods", user=USER):
@@ -157,8 +161,8 @@ def test_removed_manifest_takes_its_mirror_with_it(node: ClusterNode) -> None:
 
     node.wait_until_gone(mirror.name, mirror.uid)
     node.wait_for_condition("the container ended", lambda: not node.container_ids(mirror.name))
-    # A call is noted when it is answered.
-    (stopped,) = node.wait_for_condition("its stop", lambda: node.calls(mirror.name, "StopContainer"))
+    # The runtime records a call only after it has answered the call.
+    (stopped,) = node.wait_for_condition("a recorded stop", lambda: node.calls(mirror.name, "StopContainer"))
     assert stopped.request.timeout == 5
     assert len({each.uid for each in node.history.of(mirror.name)}) == 1
     assert_history_monotonic(node.history.of(mirror.name))
@@ -173,7 +177,7 @@ def test_mirror_that_is_deleted_while_the_pod_goes_does_not_come_again(node: Clu
     try:
         node.delete(mirror.name, grace=0)
     except errors.ApiError as err:
-        assert err.code == 404, "the kubelet may have been first"
+        assert err.code == 404, "only the kubelet may have deleted it before"
     node.wait_until_gone(mirror.name)
     start(node, "after-going")
 
@@ -195,7 +199,7 @@ def test_manifest_that_comes_back_while_the_pod_goes_gets_a_mirror_again(node: C
     node.runtime.faults.remove(hang)
 
     new = node.wait_for_api_pod(
-        old.name, "running anew", lambda found: found.running and found.container_id() != old.container_id()
+        old.name, "running again", lambda found: found.running and found.container_id() != old.container_id()
     )
 
     assert 'kubelet_restarted_pods_total{static="true"} 1\n' in node.get("/metrics")
@@ -254,7 +258,7 @@ def test_mirror_of_nothing_is_deleted_and_never_run(node: ClusterNode) -> None:
 def test_status_of_a_mirror_that_another_wrote_is_put_right(node: ClusterNode, tampered: tuple[Version, int]) -> None:
     mirror, version = tampered
 
-    after = node.wait_for_api_pod(mirror.name, "put right", lambda found: found.version > version and found.running)
+    after = node.wait_for_api_pod(mirror.name, "corrected", lambda found: found.version > version and found.running)
 
     assert (after.uid, after.phase, after.container_id()) == (mirror.uid, "Running", mirror.container_id())
     assert_ran_once(node, after)

@@ -1,4 +1,4 @@
-"""The node object: registered, kept true, and left alone where others have their say; two of them side by side."""
+"""Test the node object: its registration and updates, what the kubelet must not change in it, and two nodes together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NewNode = Callable[..., ClusterNode]
 
 @pytest.fixture(scope="module")
 def node(new_node: NewNode) -> ClusterNode:
-    """A node that reports often; each test leaves it ready."""
+    """Return a node that reports often. Each test leaves it ready."""
     node = new_node("node", OFTEN)
     node.join()
     return node
@@ -45,13 +45,13 @@ def heartbeat(found: Object) -> str:
 
 
 def without_heartbeats(found: Object) -> Object:
-    """The status without what changes each time."""
+    """Return the status without the heartbeat times, which every report changes."""
     conditions = [{**each, "lastHeartbeatTime": ""} for each in found["status"]["conditions"]]
     return {**found["status"], "conditions": conditions}
 
 
 def wait_for_heartbeats(node: ClusterNode, count: int = 2) -> Object:
-    """Wait until the node was reported so many times more, and return it."""
+    """Wait until the node has been reported `count` more times, and return it."""
     for _ in range(count):
         last = heartbeat(api(node))
         wait_for_later_heartbeat(node, last)
@@ -68,7 +68,10 @@ def lease(node: ClusterNode) -> Object | None:
 
 
 def test_what_others_say_of_the_node_stays(node: ClusterNode) -> None:
-    """Labels, annotations, taints, a cordon and conditions of others, also over a restart of the kubelet."""
+    """The kubelet keeps what others write: labels, annotations, taints, a cordon and conditions.
+
+    A restart of the kubelet does not change this.
+    """
     change(node, {"metadata": {"labels": {"mine": "1"}, "annotations": {"mine": "2"}}})
     change(node, {"spec": {"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]}})
     change(node, {"status": {"conditions": [condition("Mine", "True")]}}, "status")
@@ -93,7 +96,11 @@ def test_what_others_say_of_the_node_stays(node: ClusterNode) -> None:
 
 
 def test_default_labels_are_put_right(node: ClusterNode) -> None:
-    """Those of system and architecture at once, that of the host's name when the kubelet registers again."""
+    """The kubelet corrects the default labels of its node.
+
+    It corrects the labels for the operating system and the architecture at once, and the hostname label when it
+    registers again.
+    """
     wrong = {"kubernetes.io/os": "plan9", "kubernetes.io/arch": None, "kubernetes.io/hostname": "other"}
     right = {key: api(node)["metadata"]["labels"][key] for key in wrong}
     change(node, {"metadata": {"labels": wrong}})
@@ -115,7 +122,7 @@ def test_wrong_status_is_put_right(node: ClusterNode) -> None:
 
 
 def test_deleted_node_stays_away_until_the_kubelet_is_started_again(node: ClusterNode, cluster: Cluster) -> None:
-    """Then it is another object, with another lease; its pods run on."""
+    """A restarted kubelet registers a new node object with a new lease, and its pods keep running."""
     node.create(pod("stays", sleeper()))
     node.wait_for_api_running("stays")
     containers = node.container_ids("stays")
@@ -125,7 +132,7 @@ def test_deleted_node_stays_away_until_the_kubelet_is_started_again(node: Cluste
     node.wait_for_log("Unable to update node status", count=len(node.logged("Unable to update node status")) + 3)
     assert node.api_object() is None
     node.stop()
-    # The garbage collector takes what a node that is gone has owned.
+    # The garbage collector deletes the objects whose owner, the node, is gone.
     wait_for("the lease is collected", lambda: lease(node) is None, TIMEOUT)
     node.start()
     node.wait_until_ready()
@@ -143,14 +150,14 @@ def owner(found: Object | None) -> str:
 
 
 def test_heartbeats_come_while_others_are_held_back(node: ClusterNode, cluster: Cluster) -> None:
-    """The API server turns everything about pods and events away, and there are many events to tell."""
+    """Heartbeats arrive while the API server rejects all writes of pod statuses and of many events."""
     for number in range(30):
         node.create(pod(f"flood-{number}", sleeper()))
     with (
         cluster.faults.status(429, retry_after=1, resource="pods", subresource="status") as pods,
         cluster.faults.status(429, retry_after=1, resource="events") as events,
     ):
-        node.wait_for_condition("both are struck", lambda: pods.hits and events.hits)
+        node.wait_for_condition("both faults are hit", lambda: pods.hits and events.hits)
         renewed = (lease(node) or {})["spec"]["renewTime"]
         wait_for_heartbeats(node, 3)
         node.wait_for_condition("the lease is renewed", lambda: (lease(node) or {})["spec"]["renewTime"] != renewed)
@@ -161,7 +168,7 @@ def test_heartbeats_come_while_others_are_held_back(node: ClusterNode, cluster: 
 
 
 def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> None:
-    """The second is told of labels and taints; the status of neither is the other's business."""
+    """Each of two nodes runs its own pods and reports its own status. Flags give the second node labels and taints."""
     flags = {"node-labels": "zone=east,example.com/rack=7", "register-with-taints": "dedicated=tests:NoSchedule"}
     second = new_node("second", {"nodeStatusReportFrequency": "1h", "nodeStatusUpdateFrequency": "1s"}, flags)
     second.join()
@@ -178,7 +185,7 @@ def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> N
         return {each.config.metadata.name for each in which.runtime.sandboxes if each.config.metadata.name[:3] == "of-"}
 
     assert (own(node), own(second)) == ({"of-0-0", "of-0-2"}, {"of-1-1", "of-1-3"})
-    # Only the second's lease is renewed while nothing of its status changes; what changes is told at once.
+    # While the second node's status does not change, the kubelet renews its lease only. It reports a change at once.
     past = NodeHistory(second.cluster.store)
     wait_for_heartbeats(node, 3)
     past.stop()
@@ -191,7 +198,7 @@ def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> N
 
 
 def test_node_that_is_not_to_register(new_node: NewNode, cluster: Cluster) -> None:
-    """It makes no node object, and uses one that somebody else makes."""
+    """With `register-node=false` the kubelet creates no node object, but uses one that somebody else creates."""
     shy = new_node("shy", OFTEN, {"register-node": "false"})
     shy.write(pod("static", sleeper()))
     shy.spawn()

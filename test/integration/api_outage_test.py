@@ -1,4 +1,4 @@
-"""The API server goes away, or falls silent, and comes back: pods live on, and afterwards it knows what happened."""
+"""Test that pods keep running while the API server is away or silent, and that it learns afterwards what happened."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from framework.waiting import wait_for
 
 from pkg import golang
 
-# Seconds that the long absence takes.
+# `OUTAGE` is the length of the long outage, in seconds.
 OUTAGE = 60.0
 
-# Mirror pods that could not be made are made with their static pods' next sync.
+# The kubelet creates a missing mirror pod at the next sync of its static pod.
 SYNCS_OFTEN = {"syncFrequency": "5s"}
 
 NewNode = Callable[..., ClusterNode]
 
 
-# --- The long absence ---------------------------------------------------------------------------------
+# --- The long outage --------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Absence:
-    """The API server's socket is closed, and with it all connections, while others go on writing to its store, as if
-    they reached it through a server that the node does not reach.
+    """Represent an outage of the API server's socket, which also closes all connections.
+
+    Tests still write to the server's store, as if they reached the cluster through another server.
     """
 
     node: ClusterNode
-    # What is to be the same afterwards: the containers that run, and since when the node is ready.
+    # These must be the same after the outage: the running containers, and the time at which the node became ready.
     containers: dict[str, list[str]]
     ready_since: str
     died: str
@@ -47,7 +48,10 @@ class Absence:
     ends: float
 
     def end(self) -> None:
-        """Wait until a minute is over, and open the socket again. The history begins with what was last seen before."""
+        """Wait until the minute is over, and open the socket again.
+
+        A new history begins here with the last state before the end of the outage.
+        """
         wait_for("a minute is over", lambda: time.monotonic() >= self.ends, OUTAGE + 1)
         self.node.history = PodHistory(self.node.cluster.store)
         self.node.cluster.server.start()
@@ -58,7 +62,7 @@ class Absence:
 
 @pytest.fixture(scope="module")
 def absence(cluster: Cluster, history: PodHistory, new_node: NewNode) -> Iterator[Absence]:
-    """It begins with one pod in the middle of its start, and another in the middle of its end."""
+    """Yield an outage that begins while one pod is starting and another is terminating."""
     node = new_node("outage", SYNCS_OFTEN)
     node.write(pod("static-stays", sleeper()))
     node.write(pod("static-goes", sleeper()))
@@ -96,7 +100,7 @@ def test_pods_live_on_without_api_server(absence: Absence, cluster: Cluster) -> 
     node.create(pod("made-meanwhile", sleeper()))
 
     node.wait_for_condition("the pod that was starting runs", lambda: node.container_ids("starts"))
-    node.wait_for_condition("the pod that was terminating has", lambda: pod_is_gone(node, "terminates"))
+    node.wait_for_condition("the terminating pod has ended", lambda: pod_is_gone(node, "terminates"))
     node.wait_for_condition("the new static pod runs", lambda: node.container_ids("static-comes-outage"))
     node.wait_for_condition("the old static pod has ended", lambda: pod_is_gone(node, "static-goes-outage"))
     wait_for_next_container(node, "dies", absence.died)
@@ -104,11 +108,11 @@ def test_pods_live_on_without_api_server(absence: Absence, cluster: Cluster) -> 
     assert node.container_ids("deleted-meanwhile")
 
 
-# While that one is away, others fall silent.
+# Other API servers fall silent during this outage.
 
 
 class Link:
-    """A wire to an API server that can fall silent: nothing comes through, and neither end is told."""
+    """Forward connections to an API server until the link falls silent: then no data passes, and neither end notices."""
 
     def __init__(self, port: int) -> None:
         self._server = ("127.0.0.1", port)
@@ -116,7 +120,7 @@ class Link:
         self.port = int(self._listener.getsockname()[1])
         self._carries = threading.Event()
         self._carries.set()
-        # Guards what follows.
+        # The lock guards the sockets and the threads.
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads = [golang.go(self._accept, name="link")]
@@ -125,7 +129,7 @@ class Link:
         self._carries.clear()
 
     def mend(self, *, lost: bool) -> None:
-        """Let through what comes from now on, and what has come meanwhile unless connections are lost."""
+        """Forward new data again, and the delayed data too, unless `lost` is true. Then all connections close instead."""
         if lost:
             self._cut()
         self._carries.set()
@@ -171,7 +175,7 @@ class Link:
 
 @dataclasses.dataclass
 class Linked:
-    """A node that reaches its cluster over a link."""
+    """Hold a node that reaches its cluster over a link."""
 
     cluster: Cluster
     link: Link
@@ -191,7 +195,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
         kubeconfig["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{link.port}"
         path = folder / "kubeconfig"
         path.write_text(json.dumps(kubeconfig))
-        # Heartbeats give up after as much as lies between them.
+        # The timeout of a heartbeat's request is as long as the interval between heartbeats.
         often = {"nodeStatusUpdateFrequency": "2s", "nodeStatusReportFrequency": "2s", **SYNCS_OFTEN}
         node = ClusterNode(folder, "linked", cluster, history, often, {"kubeconfig": path})
         stack.callback(node.end)
@@ -204,7 +208,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
 
 @pytest.mark.parametrize("lost", [False, True], ids=["late", "lost"])
 def test_api_server_falls_silent(linked: Linked, lost: bool) -> None:
-    """Calls hang, watches bring nothing: what waits for an answer does not keep pods from being cared for."""
+    """The kubelet looks after its pods while calls hang and watches deliver nothing."""
     node, stays = linked.node, linked.node.container_ids("stays")
     names = [f"{what}-{lost}".lower() for what in ("dies", "deleted", "made", "static-comes", "static-goes")]
     dies, deleted, made, comes, goes = names
@@ -242,7 +246,7 @@ def test_api_server_falls_silent(linked: Linked, lost: bool) -> None:
 
 
 def test_api_server_is_slow(linked: Linked) -> None:
-    """Every answer takes a second: pods start and end while their statuses are on their way."""
+    """Pods start and end while every answer of the API server takes a second."""
     node, stays = linked.node, linked.node.container_ids("stays")
     names = [f"slow-{number}" for number in range(5)]
     with linked.cluster.faults.slow(1.0, user="system:node:linked"):
@@ -259,7 +263,7 @@ def test_api_server_is_slow(linked: Linked) -> None:
     assert_histories(node.history.all(), "stays")
 
 
-# It is back.
+# The API server of the long outage comes back.
 
 
 def test_what_happened_meanwhile_is_told_and_caught_up_with(absence: Absence, cluster: Cluster) -> None:
@@ -270,7 +274,7 @@ def test_what_happened_meanwhile_is_told_and_caught_up_with(absence: Absence, cl
 
     absence.end()
 
-    # Its watches are tried again after up to a minute.
+    # The kubelet retries its watches after up to a minute.
     new = ("starts", "made-meanwhile", "static-comes-outage")
     node.wait_for_api_running(*absence.containers, *new, timeout=90)
     restarted = node.wait_for_api_pod("dies", "restarted", lambda found: found.restarts() == 2 and found.ready)
@@ -289,30 +293,30 @@ def test_what_happened_meanwhile_is_told_and_caught_up_with(absence: Absence, cl
     node.wait_for_condition("the lease is renewed", lambda: lease_version(cluster, "outage") > restarted.version)
     assert {name: node.container_ids(name) for name in absence.containers} == absence.containers
     assert transition_of_ready(node) == absence.ready_since
-    # What died was not ready for a while that the API server never heard of.
+    # The restarted pod was unready for a while, which the API server never learned.
     assert_histories([each for each in absence.versions() if each.name != "dies"], *absence.containers)
 
 
 def transition_of_ready(node: ClusterNode) -> str:
-    """Since when the node is ready."""
+    """Return the time at which the node became ready."""
     (found,) = (each for each in (node.api_object() or {})["status"]["conditions"] if each["type"] == "Ready")
     assert found["status"] == "True"
     return str(found["lastTransitionTime"])
 
 
 def pod_is_gone(node: ClusterNode, name: str) -> bool:
-    """Whether the runtime runs nothing of a pod."""
+    """Report whether the runtime runs no container of the pod."""
     return not node.container_ids(name)
 
 
 def wait_until_forgotten(node: ClusterNode, name: str) -> None:
-    """Wait until the API server does not have the pod any more, which by then the runtime does not, either."""
+    """Wait until the API server no longer has the pod. By then the runtime must not have it either."""
     node.wait_for_condition(f"{name} is gone", lambda: node.history.latest(name) is None)
     assert pod_is_gone(node, name)
 
 
 def wait_for_next_container(node: ClusterNode, name: str, last: str, timeout: float = 30) -> str:
-    """Wait until another container of a pod runs, and return its id."""
+    """Wait until another container of the pod runs, and return its ID."""
     (found,) = node.wait_for_condition(
         f"{name} runs again", lambda: [each for each in node.container_ids(name) if each != last], timeout
     )
@@ -320,7 +324,10 @@ def wait_for_next_container(node: ClusterNode, name: str, last: str, timeout: fl
 
 
 def lease_version(cluster: Cluster, node: str) -> int:
-    """0 without a lease: a node that was not there for the first try makes it with the next, 10 s later."""
+    """Return the version of the node's lease, or 0 if there is none.
+
+    A node whose first attempt fails creates its lease at the next attempt, 10 s later.
+    """
     try:
         lease = cluster.store.get("leases", node, "kube-node-lease")
     except errors.ApiError as err:
@@ -330,7 +337,7 @@ def lease_version(cluster: Cluster, node: str) -> int:
 
 
 def assert_histories(versions: list[Version], *undisturbed: str) -> None:
-    """Check that nothing went backwards, and that these were never unready."""
+    """Check that no pod's status moved backwards, and that the undisturbed pods were never unready."""
     assert_history_monotonic(versions)
     for name in undisturbed:
         assert_never_unready([each for each in versions if each.name == name])

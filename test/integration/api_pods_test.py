@@ -1,4 +1,4 @@
-"""Pods that come from the API server: what becomes of each change that comes from there, and of what others write."""
+"""Test how the kubelet treats changes to the API server's pods, and statuses that other clients write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framework.pods import Manifest, pod, shell, sleeper
 from kubelet.cri.remote import fake
 
 GATE = "example.org/gate"
-# What is put right by comparing, not by an event, is looked for each 10 s.
+# The kubelet corrects some statuses only in its periodic comparison, every 10 s.
 FOREIGN = 30
 
 
@@ -26,7 +26,10 @@ def node(new_node: Callable[..., ClusterNode]) -> ClusterNode:
 
 @pytest.fixture(scope="module")
 def unreadable(node: ClusterNode) -> Version:
-    """A pod as it was before nobody could read it any more, and before others came at a time of which nobody told."""
+    """Return a pod as it was before its object became unreadable.
+
+    The fixture then creates further pods, some of them ended or unreadable, while the kubelet's watch is interrupted.
+    """
     node.create(pod("unreadable", sleeper()))
     (before,) = node.wait_for_api_running("unreadable")
     make_unreadable(node, "unreadable")
@@ -43,12 +46,12 @@ def unreadable(node: ClusterNode) -> Version:
 
 
 def make_unreadable(node: ClusterNode, name: str, readable: bool = False) -> None:
-    """Give one field of a stored pod a wrong type, as a server of another version might, or mend that."""
+    """Give one field of a stored pod a wrong type, as a server of another version might, or correct it again."""
     _change_stored(node, name, lambda spec: spec.update(terminationGracePeriodSeconds=2 if readable else "soon"))
 
 
 def _change_stored(node: ClusterNode, name: str, change: Callable[[Object], object]) -> None:
-    """Change the spec of a pod in the server's storage, where nothing is checked."""
+    """Change the spec of a pod in the server's storage, which validates nothing."""
     storage = node.cluster.server._storage
     while True:
         entry = storage.get("pods", ("default", name))
@@ -60,7 +63,7 @@ def _change_stored(node: ClusterNode, name: str, change: Callable[[Object], obje
 
 
 def shown(node: ClusterNode, name: str) -> Object:
-    """What the kubelet knows of a pod."""
+    """Return the pod's object as the kubelet knows it."""
     return node.pods()[name].json
 
 
@@ -68,7 +71,7 @@ def status_patches(node: ClusterNode, name: str) -> int:
     return len(node.cluster.requests.calls(verb="patch", resource="pods", subresource="status", name=name, code=200))
 
 
-# --- ADD -------------------------------------------------------------------------------------------
+# --- ADD --------------------------------------------------------------------------------------------
 
 
 def test_added_pod_runs_and_the_api_server_is_told(node: ClusterNode) -> None:
@@ -148,7 +151,7 @@ def test_same_name_in_two_namespaces_is_two_pods(node: ClusterNode) -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pod_that_has_ended_when_first_seen_is_left_alone(node: ClusterNode, unreadable: Version, phase: str) -> None:
     name = f"seen-{phase.lower()}"
-    node.wait_for_api_running("readable")  # which came after
+    node.wait_for_api_running("readable")  # This pod was created after the pod under test.
 
     found = node.history.latest(name)
     assert found is not None and (found.phase, found.status["message"]) == (phase, "ended before")
@@ -158,7 +161,7 @@ def test_pod_that_has_ended_when_first_seen_is_left_alone(node: ClusterNode, unr
     node.wait_for_condition("the kubelet forgets it", lambda: name not in node.pods())
 
 
-# --- UPDATE ----------------------------------------------------------------------------------------
+# --- UPDATE -----------------------------------------------------------------------------------------
 
 
 def test_new_image_restarts_the_container_in_its_sandbox(node: ClusterNode) -> None:
@@ -208,7 +211,7 @@ def test_new_deadline_ends_the_pod(node: ClusterNode) -> None:
     assert_history_monotonic(node.history.of("deadline"))
 
 
-# --- RECONCILE -------------------------------------------------------------------------------------
+# --- RECONCILE --------------------------------------------------------------------------------------
 
 WRITES: dict[str, Callable[[Version], Object]] = {
     "phase": lambda pod: {"phase": "Pending"},
@@ -235,13 +238,13 @@ def test_what_others_write_into_statuses_is_put_right(node: ClusterNode) -> None
         return found.version > written[found.name] and found.running and found.ready
 
     for name in names.values():
-        after = node.wait_for_api_pod(name, "put right", put_right, FOREIGN)
+        after = node.wait_for_api_pod(name, "corrected", put_right, FOREIGN)
         assert without_times(after) == without_times(before[name])
         assert node.container_ids(name) == [before[name].container_id()]
 
 
 def without_times(found: Version) -> Object:
-    """The status without what says when: that does change when it is put right."""
+    """Return the status without transition times, which a correction does change."""
     conditions = [
         {key: value for key, value in each.items() if key != "lastTransitionTime"}
         for each in sorted(found.conditions.values(), key=lambda each: str(each["type"]))
@@ -271,12 +274,12 @@ def test_readiness_gate_of_another_makes_ready_at_once(node: ClusterNode) -> Non
     node.patch("gated", {"status": {"conditions": [condition(GATE, "True")]}}, "status")
     node.wait_for_api_pod("gated", "ready", lambda found: found.ready)
     node.patch("gated", {"status": {"conditions": [condition(GATE, "False")]}}, "status")
-    node.wait_for_api_pod("gated", "no more ready", lambda found: not found.ready)
+    node.wait_for_api_pod("gated", "no longer ready", lambda found: not found.ready)
     assert node.container_ids("gated") == [waiting.container_id()]
 
 
 def test_phase_that_another_ends_ends_the_pod(node: ClusterNode) -> None:
-    """As it is with pods that a controller gives up."""
+    """A pod whose phase another client sets to Failed ends, as a pod does whose controller gives it up."""
     node.create(pod("failed", sleeper(), grace=3))
     (running,) = node.wait_for_api_running("failed")
 
@@ -316,11 +319,11 @@ def test_conflict_on_status_is_tried_again(node: ClusterNode) -> None:
     assert_history_monotonic(node.history.of("conflict"))
 
 
-# --- Objects that are not as expected --------------------------------------------------------------
+# --- Unexpected objects -----------------------------------------------------------------------------
 
 
 def newer(manifest: Manifest) -> Manifest:
-    """With fields that only later versions of the API have."""
+    """Add fields that only later versions of the API have."""
     manifest["metadata"]["newInMetadata"] = {"a": [1, {"b": None}]}
     manifest["spec"]["newInSpec"] = {"c": "d"}
     manifest["spec"]["containers"][0]["newInContainer"] = [True]
@@ -372,7 +375,10 @@ def test_pod_that_cannot_be_read_at_first_runs_when_it_can(node: ClusterNode) ->
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_restart_ends_no_pod_that_cannot_be_read(new_node: Callable[..., ClusterNode], mended: bool) -> None:
-    """The new kubelet sees the pod for the first time, and cannot tell what its containers and volumes are."""
+    """A restarted kubelet does not stop a pod whose object it cannot decode.
+
+    The new kubelet sees the pod for the first time, and does not know the pod's containers and volumes.
+    """
     name = f"unread-{mended}".lower()
     node = new_node(f"{name}-node")
     node.join()
@@ -401,14 +407,15 @@ def test_restart_ends_no_pod_that_cannot_be_read(new_node: Callable[..., Cluster
         node.runtime.end_container(before.container_id(), 3)
         node.wait_for_api_pod(name, "restarted", lambda found: found.running and found.restarts() == 1)
         assert file.read_text() == "kept"
-    # Without grace, for the server, which cannot decode the pod either, refuses the status that comes before its end.
+    # Without a grace period the deletion needs no status update. The server cannot decode the pod either, so it would
+    # refuse that update.
     node.delete(name, None if mended else 0)
     node.wait_until_gone(name)
     node.wait_for_condition("its containers ended", lambda: not node.container_ids(name))
     assert_history_monotonic(node.history.of(name))
 
 
-# --- All of them -----------------------------------------------------------------------------------
+# --- All pods ---------------------------------------------------------------------------------------
 
 
 def test_crashing_pod_shows_each_restart(node: ClusterNode) -> None:
@@ -422,7 +429,7 @@ def test_crashing_pod_shows_each_restart(node: ClusterNode) -> None:
 
 
 def test_nothing_is_written_when_nothing_happens(node: ClusterNode) -> None:
-    """Since they were ready, or had ended, these have not changed; by now the kubelet has looked after each again."""
+    """The status of a pod that is ready or has ended does not change, although the kubelet has synced it again."""
     for name in ("added", "scheduled", "namesake"):
         assert [each.ready for each in node.history.of(name)].index(True) == len(node.history.of(name)) - 1
     for name in ("succeeds", "fails"):

@@ -1,4 +1,4 @@
-"""Pods resized while they run: granted, put off, refused, and what a restart of the kubelet changes of that."""
+"""Test resizes of running pods: granted, deferred and refused ones, and the effect of a restart of the kubelet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def one_node(new_node: Callable[..., ClusterNode]) -> ClusterNode:
 
 @pytest.fixture
 def node(one_node: ClusterNode) -> Iterator[ClusterNode]:
-    """The node without pods."""
+    """Yield the node, and delete its pods afterwards."""
     yield one_node
     for path in one_node.manifests.iterdir():
         path.unlink()
@@ -36,7 +36,7 @@ def node(one_node: ClusterNode) -> Iterator[ClusterNode]:
 
 @pytest.fixture
 def cpus(node: ClusterNode) -> int:
-    """Thousandths of a CPU that the node has for pods."""
+    """Return the node's allocatable CPU, in thousandths of a CPU."""
     allocatable = (node.api_object() or {})["status"]["allocatable"]["cpu"]
     return resource.parse_quantity(allocatable).milli_value()
 
@@ -47,14 +47,14 @@ def sized(name: str, cpu: str = "100m", memory: str = "10Mi", **fields: Any) -> 
 
 
 def resize(node: ClusterNode, name: str, **amounts: str) -> int:
-    """Ask for other requests of the main container; returns the pod's new generation."""
+    """Request other resources for the main container, and return the pod's new generation."""
     container = {"name": "main", "resources": {"requests": amounts}}
     changed = node.patch(name, {"spec": {"containers": [container]}}, "resize")
     return int(changed["metadata"]["generation"])
 
 
 def has(version: Version, **amounts: str) -> bool:
-    """Whether the main container shows that these requests were given to it and are in force."""
+    """Report whether these are both the allocated and the actuated requests of the main container."""
     status = version.statuses["main"]
     given, actual = status.get("allocatedResources") or {}, (status.get("resources") or {}).get("requests") or {}
     return all(given.get(name) == actual.get(name) == amount for name, amount in amounts.items())
@@ -65,7 +65,7 @@ def no_resize(version: Version) -> bool:
 
 
 def summary(event: Object) -> tuple[str, Any]:
-    """The text of a resize event, and the pod's resources in it."""
+    """Return the text of a resize event, and the pod's resources in it."""
     text, _, found = event["message"].partition(": ")
     return text, json.loads(found)
 
@@ -151,9 +151,9 @@ def test_put_off_resize_outlives_the_kubelet(node: ClusterNode, cpus: int) -> No
 
     pending = [before.conditions["PodResizePending"], after.conditions["PodResizePending"]]
     assert pending[0]["lastTransitionTime"] == pending[1]["lastTransitionTime"]
-    assert has(after, cpu="100m"), "the kubelet remembers what the pod was given"
+    assert has(after, cpu="100m"), "the kubelet has lost the allocated resources"
     resize(node, "outlives", cpu="100m")
-    node.wait_for_api_pod("outlives", "waits no more", no_resize)
+    node.wait_for_api_pod("outlives", "no longer waits", no_resize)
     assert not node.calls("outlives", "UpdateContainerResources")
 
 
@@ -194,7 +194,7 @@ def test_resize_of_the_pod_as_a_whole(node: ClusterNode) -> None:
     assert after.container_id() == before.container_id()
     assert after.status["resources"]["limits"]["cpu"] == "400m"
     updates = node.calls("whole", "UpdateContainerResources")
-    assert updates[-1].request.linux.cpu_quota == 40000, "a container without a limit has its pod's"
+    assert updates[-1].request.linux.cpu_quota == 40000, "a container without a limit does not have its pod's limit"
 
 
 def test_static_pods_are_not_resized(node: ClusterNode) -> None:

@@ -1,4 +1,4 @@
-"""A kubelet is killed and comes again, with and without an API server: neither pods nor their statuses take notice."""
+"""Test that a kubelet's restart, with or without an API server, disturbs neither pods nor their statuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NewNode = Callable[..., ClusterNode]
 
 
 def manifest(number: int) -> Manifest:
-    """Pods of several kinds: plain ones, such with all probes, and such that are never ready."""
+    """Return a pod of one of three kinds: without probes, with all probes, or with a readiness probe that always fails."""
     probes: dict[str, Any] = {}
     annotations: dict[str, str] = {}
     match number % 3:
@@ -41,7 +41,7 @@ def is_to_be_ready(name: str) -> bool:
 
 @pytest.fixture(scope="module")
 def node(new_node: NewNode) -> ClusterNode:
-    """A node with thirty pods and a few static ones; each test leaves it so."""
+    """Return a node with thirty API pods and three static pods. Each test leaves it in this state."""
     node = new_node("restart", {"maxPods": 200})
     for name in STATIC:
         node.write(pod(name, sleeper()))
@@ -61,7 +61,7 @@ def wait_for_failed_probe(node: ClusterNode, name: str) -> None:
 
 
 class Before:
-    """How things stand before the kubelet is killed."""
+    """Record the containers and statuses of all pods before the kubelet is killed."""
 
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
@@ -78,18 +78,21 @@ class Before:
         return found
 
     def changes(self, name: str) -> list[Version]:
-        """What the API server saw of a pod since then."""
+        """List the versions of a pod that the API server has seen since then."""
         return [each for each in self._node.history.of(name) if each.version > self._version]
 
     def assert_untouched(self) -> None:
-        """Check that no container was restarted, that no pod became ready or unready, and that mirrors are the same."""
+        """Check that no container was restarted, that no pod's readiness changed, and that no mirror pod changed."""
         self.assert_pods_untouched()
         for name in MIRRORS:
             assert self.changes(name) == []
         assert_history_monotonic(self._node.history.all())
 
     def assert_pods_untouched(self) -> None:
-        """The same, but what a static pod was before, the kubelet may not know."""
+        """Check the same, but allow changed conditions in mirror pods.
+
+        Without the API server the new kubelet cannot read the former conditions of its static pods.
+        """
         assert {name: self._node.container_ids(name) for name in self._names} == self._containers
         for name, before in self._pods.items():
             for version in self.changes(name):
@@ -105,7 +108,7 @@ class Before:
 
 
 def wait_until_probed_again(node: ClusterNode, since: int) -> None:
-    """Wait until a new kubelet has probed every pod, those whose probes fail among them, more than once."""
+    """Wait until a new kubelet has probed every pod several times, including pods whose probes fail."""
 
     def look() -> bool:
         probed: dict[str, int] = {}
@@ -122,7 +125,7 @@ def probes(node: ClusterNode) -> int:
 
 
 def test_restart_with_api_server(node: ClusterNode, cluster: Cluster) -> None:
-    """What was deleted meanwhile goes, with its grace; what was made meanwhile runs."""
+    """After a restart, pods that were deleted meanwhile go, with their grace period, and new pods run."""
     node.create(pod("deleted", sleeper()))
     node.create(pod("forced", sleeper()))
     node.wait_for_api_running("deleted", "forced")
@@ -147,7 +150,7 @@ def test_restart_with_api_server(node: ClusterNode, cluster: Cluster) -> None:
 
 
 def test_restart_without_api_server(node: ClusterNode, cluster: Cluster, history: PodHistory) -> None:
-    """It comes back later. Until then static pods run, also a new one, and pods of the API server are left alone."""
+    """While the API server is away, static pods run, even a new one, and the API server's pods are left alone."""
     node.create(pod("deleted-unseen", sleeper()))
     node.create(pod("dies-unseen", sleeper()))
     node.wait_for_api_running("deleted-unseen", "dies-unseen")

@@ -1,7 +1,7 @@
-"""Watches that are cut, versions that are forgotten, and an API server that is slow, busy or broken: nothing is missed.
+"""Test that the kubelet misses nothing when watches break, versions expire, or the API server is slow, busy or broken.
 
-For a minute the watches of one node are cut every second while its pods change; the other tests, each on a second
-node of the same cluster, run meanwhile.
+For a minute the API server breaks the watches of one node every second while its pods change. The other tests run
+meanwhile, each on a second node of the same cluster.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from framework.pods import Pod, pod, sleeper
 from pkg import golang
 
 SHAKEN_PODS = 50
-# Seconds: for how long, how often the watches are cut, and how often a pod changes.
+# These are, in seconds, the whole duration, the interval between broken watches, and the interval between changes.
 SHAKEN_FOR = 60.0
 CUT_EVERY = 1.0
 CHANGE_EVERY = 0.15
-# Of that many changes, the one before which the API server forgets all versions.
+# After every this many changes, the API server forgets all old versions.
 COMPACT_EVERY = 100
 SEED = 20240229
 
@@ -40,12 +40,12 @@ def user(node: ClusterNode) -> str:
     return f"system:node:{node.node}"
 
 
-# --- A minute of cut watches -----------------------------------------------------------------------
+# --- A minute of broken watches ---------------------------------------------------------------------
 
 
 @dataclass
 class Wanted:
-    """A pod as it is to be in the end."""
+    """Describe a pod as it must be at the end."""
 
     name: str
     uid: str
@@ -53,16 +53,16 @@ class Wanted:
 
 
 class Shaker:
-    """Changes pods at random until the time is over: labels mostly, and pods that go and come again."""
+    """Change pods at random for a fixed time: change their labels, or delete and create them again."""
 
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
         self.random = random.Random(SEED)
         self.wanted: list[Wanted] = []
-        # The pods that were deleted, by what was said to when.
+        # `deleted` holds the UIDs of the deleted pods, and the grace period of each deletion.
         self.deleted: list[tuple[str, int | None]] = []
         self.cuts = 0
-        # Held while the API server forgets all versions, and by a test that wants it to remember them.
+        # A thread holds this lock while the API server forgets old versions, and a test holds it to prevent that.
         self.memory = threading.Lock()
         self._stopped = threading.Event()
         self._thread = golang.go(self._run, name="shaker")
@@ -83,7 +83,7 @@ class Shaker:
             with faults.cut_watches(every=CUT_EVERY, user=user(self.node)) as cut:
                 self._change_pods()
             self.cuts = cut.hits
-        except BaseException as err:  # the test raises it again
+        except BaseException as err:  # The test raises the error again.
             self.error = err
 
     def _change_pods(self) -> None:
@@ -108,7 +108,7 @@ class Shaker:
                 self._delete(wanted, None)
                 self.wanted[index] = self._create(f"{wanted.name.rpartition('.')[0] or wanted.name}.{count}")
             case "force":
-                # Another takes the name at once.
+                # Another pod takes the name at once.
                 self._delete(wanted, 0)
                 self.wanted[index] = self._create(wanted.name)
 
@@ -129,7 +129,7 @@ def shaker(new_node: Callable[..., ClusterNode]) -> Iterator[Shaker]:
     shaker.stop()
 
 
-# --- Meanwhile -------------------------------------------------------------------------------------
+# --- Tests during that minute -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -141,20 +141,20 @@ def node(new_node: Callable[..., ClusterNode], shaker: Shaker) -> ClusterNode:
 
 @pytest.fixture(scope="module")
 def witness(node: ClusterNode) -> Version:
-    """A pod that nobody changes and nothing happens to."""
+    """Return a running pod that nothing changes or disturbs."""
     node.create(pod("witness", sleeper()))
     return node.wait_for_api_running("witness")[0]
 
 
 def assert_untouched(node: ClusterNode, witness: Version) -> None:
-    """The pod runs as it did, and nothing was written about it."""
+    """Check that the pod runs as before, and that nobody wrote to it."""
     assert node.history.latest("witness") == witness
     assert node.container_ids("witness") == [witness.container_id()]
     assert node.calls("witness", "StopContainer", "StopPodSandbox", "RemoveContainer") == []
 
 
 def rounds(node: ClusterNode) -> int:
-    """How often the kubelet asked for all of its pods, because it could not go on from where it was."""
+    """Return how often the kubelet has listed all of its pods, because it could not continue its watch."""
     return len(node.logged("Listing and watching", 'reflector="config-api"'))
 
 
@@ -171,12 +171,12 @@ def test_what_happened_while_the_version_was_forgotten(node: ClusterNode, witnes
         node.delete("replaced", grace=0)
         new = node.create(pod("replaced", sleeper()))
         node.create(pod("created", sleeper()))
-        # It has never been, for the kubelet.
+        # The kubelet never sees this pod.
         node.create(pod("brief", sleeper()))
         node.delete("brief", grace=0)
 
     node.wait_for_api_running("created")
-    node.wait_for_api_pod("replaced", "running anew", lambda found: found.uid == new.uid and found.running)
+    node.wait_for_api_pod("replaced", "running with its new UID", lambda found: found.uid == new.uid and found.running)
     node.wait_until_gone("deleted")
     node.wait_for_condition("the forced one ended", lambda: not node.container_ids("forced"))
     node.wait_for_condition("the old one ended", lambda: len(node.container_ids("replaced")) == 1)
@@ -190,7 +190,7 @@ def test_what_happened_while_the_version_was_forgotten(node: ClusterNode, witnes
 
 
 def test_old_lists_neither_bring_back_nor_end_pods(node: ClusterNode, witness: Version, cluster: Cluster) -> None:
-    """The kubelet never asks for pods of any age when it has seen newer ones."""
+    """The kubelet accepts no list that is older than what it has already seen."""
     old = cluster.faults.version()
     node.create(pod("comes", sleeper()))
     node.create(pod("goes", sleeper()))
@@ -212,7 +212,7 @@ def test_old_lists_neither_bring_back_nor_end_pods(node: ClusterNode, witness: V
 
 
 class Bookmarks:
-    """Counts the bookmarks of a node's watch of pods that the API server has sent."""
+    """Count the bookmarks that the API server has sent on a node's watch of pods."""
 
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
@@ -233,12 +233,15 @@ class Bookmarks:
 def test_bookmarks_spare_the_kubelet_what_others_did(
     node: ClusterNode, witness: Version, cluster: Cluster, shaker: Shaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own pods have not changed for long; but it goes on from where the others are, which is remembered longer."""
+    """Bookmarks let the kubelet continue a watch from a recent version, although its own pods have not changed.
+
+    The API server forgets old versions first.
+    """
     bookmarks = Bookmarks(node)
     monkeypatch.setattr(cluster.faults, "wrap_stream", bookmarks.wrap)
     monkeypatch.setattr(cluster.server, "bookmark_interval", 0.1)
     with node.unseen():
-        pass  # so that it watches anew
+        pass  # This breaks the watch, so that the kubelet watches again.
     node.create(pod("before-bookmark", sleeper()))
     node.wait_for_api_running("before-bookmark")
     with shaker.memory:
@@ -251,7 +254,7 @@ def test_bookmarks_spare_the_kubelet_what_others_did(
         with cluster.faults.hang(verb="watch", resource="pods", user=user(node)) as hang:
             cluster.faults.cut_watches(resource="pods", user=user(node))
             node.wait_for_condition("the kubelet watches again", lambda: hang.hits)
-        # The server may not be done with the old one yet.
+        # The server may still serve the old watch.
         (watch,) = node.wait_for_condition(
             "its watch", lambda: [each for each in watches_of_pods(node) if all(each is not one for one in old)]
         )
@@ -264,7 +267,7 @@ def test_bookmarks_spare_the_kubelet_what_others_did(
 
 
 def watches_of_pods(node: ClusterNode) -> list[Request]:
-    """The requests of the node's watches of pods that are running."""
+    """List the requests of the node's current watches of pods."""
     running = node.cluster.faults.watches
     return [each for each in running if (each.resource, each.user.name) == ("pods", user(node))]
 
@@ -282,7 +285,7 @@ def test_slow_api_server(node: ClusterNode, witness: Version, cluster: Cluster) 
 
 
 def test_busy_api_server(node: ClusterNode, witness: Version, cluster: Cluster) -> None:
-    """What it refuses for now comes when it said, and nothing else is written meanwhile."""
+    """The kubelet repeats a refused call after the time that the API server gave, and writes nothing else meanwhile."""
     only: Filter = {"verb": ("get", "patch", "delete"), "resource": "pods", "user": user(node), "times": 3}
     with cluster.faults.status(429, retry_after=1, **only) as busy:
         node.create(pod("busy", sleeper()))
@@ -298,7 +301,7 @@ def test_busy_api_server(node: ClusterNode, witness: Version, cluster: Cluster) 
 
 
 def test_broken_api_server(node: ClusterNode, witness: Version, cluster: Cluster) -> None:
-    """Whatever the kubelet asks for, it gets errors, and then what it watches ends, too."""
+    """The kubelet survives when all of its requests fail and then its watches end, too."""
     with cluster.faults.status(500, user=user(node)) as broken:
         cluster.faults.cut_watches(user=user(node))
         node.create(pod("broken", sleeper()))
@@ -310,11 +313,11 @@ def test_broken_api_server(node: ClusterNode, witness: Version, cluster: Cluster
     assert_history_monotonic(node.history.of("broken"))
 
 
-# --- After the minute ------------------------------------------------------------------------------
+# --- After the minute -------------------------------------------------------------------------------
 
 
 def test_nothing_is_missed_over_cut_watches(shaker: Shaker) -> None:
-    """Every pod is in the end as it was last wanted, and none was disturbed on the way."""
+    """Every pod is finally in its last wanted state, and none was disturbed before."""
     shaker.wait()
     node, wanted = shaker.node, {each.name: each for each in shaker.wanted}
     uids = {each.uid for each in shaker.wanted}
@@ -337,7 +340,7 @@ def test_nothing_is_missed_over_cut_watches(shaker: Shaker) -> None:
         assert_history_monotonic(versions)
         assert_never_unready(versions)
     for uid, grace in shaker.deleted:
-        if grace is None:  # whoever was forced to go has no last words
+        if grace is None:  # A pod whose deletion was forced cannot report its end.
             last = [each for each in node.history.all() if each.uid == uid][-1]
             assert (last.type, last.phase in ("Failed", "Succeeded")) == ("DELETED", True)
 

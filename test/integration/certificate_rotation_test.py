@@ -1,4 +1,4 @@
-"""Certificates from the test API server: the first one, the next ones, and those that nobody approves."""
+"""Test certificates from the test API server: the first one, renewed ones, and requests that nobody approves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT = 30.0
 
 
 class Node:
-    """The credentials of a node that began with a bootstrap token, and a client that uses them."""
+    """Hold the credentials of a node that began with a bootstrap token, and a client that uses them."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.pki = directory / "pki"
@@ -78,7 +78,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def node(cluster: Cluster, tmp_path: Path) -> Iterator[Node]:
-    # The server dates certificates back, so that each is due for renewal as soon as it is there.
+    # The server backdates certificates, so that each is due for renewal as soon as it arrives.
     cluster.signing.policy.forced_lifetime = timedelta(seconds=20)
     node = Node(cluster, tmp_path / "node")
     yield node
@@ -102,7 +102,7 @@ def test_rotation_does_not_drop_a_watch(node: Node) -> None:
             nodes.patch(node.ctx, NODE, types.PatchType.MERGE, patch)
             while True:
                 event, ok = watcher.result_chan().recv(WAIT)
-                assert ok and event is not None, "the watch ended or brought nothing"
+                assert ok and event is not None, "the watch ended or delivered nothing"
                 if event.object.metadata.labels.get("number") == str(number):
                     break
     finally:

@@ -1,4 +1,4 @@
-"""Each call of the API server is answered by nothing: the kubelet lives, other pods go on, and all recovers."""
+"""Test API server calls with an empty answer: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

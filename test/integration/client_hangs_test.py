@@ -1,4 +1,4 @@
-"""Each call of the API server hangs: the kubelet lives, other pods go on, and all recovers."""
+"""Test API server calls that hang: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each call of the API server is answered late: the kubelet lives, other pods go on, and all recovers."""
+"""Test API server calls with a late answer: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

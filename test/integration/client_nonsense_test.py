@@ -1,4 +1,4 @@
-"""Each call of the API server is answered by nonsense: the kubelet lives, other pods go on, and all recovers."""
+"""Test API server calls with a nonsensical answer: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

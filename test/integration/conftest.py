@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: kubelets on the hollow runtime, by themselves or as nodes of a cluster."""
+"""Define the fixtures of the integration tests: kubelets on the hollow runtime, alone or as nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from framework.processes import SlowestFirst, logs_folder
 
 from pkg import golang
 
-# How long threads that were told to stop may take to do so.
+# Threads that were told to stop get this many seconds to end.
 _GRACE = 30.0
 SLOWEST = (
     "api_identity_test.py",
@@ -74,7 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_leaked_threads() -> Iterator[None]:
-    """In place of the fixture that looks after each test: the runtime's server lives as long as its file."""
+    """Check for leaked threads only after each file.
+
+    This fixture replaces the one that checks after each test, because the runtime's server lives as long as its file.
+    """
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + _GRACE
@@ -89,10 +92,10 @@ def _no_leaked_threads() -> Iterator[None]:
 def new_kubelet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., HollowKubelet]]:
-    """Make kubelets, given what HollowKubelet takes; all are ended after the file.
-    The runtime of each is up unless it is said not to be.
+    """Yield a function that makes kubelets, with the arguments of HollowKubelet. End all kubelets after the file.
 
-    Their logs are kept in .build/integration when a test of the file failed.
+    The function starts the runtime of each kubelet unless `runtime_up` is false. If a test of the file failed, the
+    fixture keeps the kubelets' logs in .build/integration.
     """
     made: list[HollowKubelet] = []
     failed_before = request.session.testsfailed
@@ -126,14 +129,14 @@ def _end(kubelets: Iterable[HollowKubelet], keep_logs: bool) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The file's API server, with all that a cluster has but nodes."""
+    """Yield the file's API server. Its cluster has everything except nodes."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def history(cluster: Cluster) -> Iterator[PodHistory]:
-    """Every state of every pod that the API server ever had."""
+    """Yield the history of every state that every pod has had in the API server."""
     history = PodHistory(cluster.store)
     yield history
     history.stop()
@@ -143,7 +146,7 @@ def history(cluster: Cluster) -> Iterator[PodHistory]:
 def runtime_round(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[runtime_faults.Round]:
-    """The life of the file's node, in which calls of the runtime go wrong as the file's KIND says."""
+    """Yield the file's node, whose runtime calls go wrong in the way that the file's KIND gives."""
     with runtime_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
         yield life
 
@@ -152,15 +155,15 @@ def runtime_round(
 def client_round(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[client_faults.Round]:
-    """The life of the file's node, in which calls of the API server go wrong as the file's KIND says."""
+    """Yield the file's node, whose API server calls go wrong in the way that the file's KIND gives."""
     with client_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
         yield life
 
 
 @pytest.fixture(scope="module")
 def plugin_round(request: pytest.FixtureRequest) -> Iterator[plugin_faults.Round]:
-    """The life of the file's node, in which calls of plugins go wrong as the file's KINDS say."""
-    # Sockets have short paths.
+    """Yield the file's node, whose plugin calls go wrong in the ways that the file's KINDS give."""
+    # The path of a Unix socket must be short.
     with (
         tempfile.TemporaryDirectory(prefix="plug-") as folder,
         plugin_faults.round_of(request.module.KINDS, Path(folder)) as life,
@@ -172,7 +175,10 @@ def plugin_round(request: pytest.FixtureRequest) -> Iterator[plugin_faults.Round
 def new_node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: PodHistory
 ) -> Iterator[Callable[..., ClusterNode]]:
-    """As new_kubelet, for kubelets that belong to the cluster; `join` starts one. It takes what ClusterNode takes."""
+    """Yield a function that makes kubelets of the cluster, with the arguments of ClusterNode.
+
+    `ClusterNode.join` starts such a kubelet. Otherwise the fixture works like `new_kubelet`.
+    """
     made: list[ClusterNode] = []
     failed_before = request.session.testsfailed
 

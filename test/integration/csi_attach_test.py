@@ -1,8 +1,9 @@
-"""Volumes of a CSI driver that a controller has to attach first: who waits for whom, who says what is in use.
+"""Test volumes of a CSI driver that a controller attaches first, and the usage that the driver reports.
 
-And how full they are, as the summary and the metrics have it from the driver.
+The tests check who waits for whom, and when the node reports a volume as in use. The driver's usage figures must appear
+in the summary and in the metrics.
 
-The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own.
+The kubelet is the real one, on the hollow runtime, which runs nothing. The driver is a separate program.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from framework.csi import CSIDriver
 from framework.pod_history import PodHistory
 from framework.pods import pod, sleeper
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 NODE = "csi-attach"
 DRIVER = "attach.csi"
@@ -52,7 +53,7 @@ def driver(node: RealKubelet) -> Iterator[CSIDriver]:
 
 
 class Attacher:
-    """Attaches what it was told to, and lets the rest wait."""
+    """Attach only the volumes that a test allows; the others wait."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._controller = cluster.attach_detach
@@ -74,7 +75,7 @@ def attacher(cluster: Cluster) -> Attacher:
 
 
 def create(node: RealKubelet, name: str) -> None:
-    """A pod with a claim and a volume that is this claim's; all have the same name."""
+    """Create a pod with a claim that is bound to a volume. All three have the same name."""
     modes = {"accessModes": ["ReadWriteOnce"]}
     spec: dict[str, Any] = {
         **modes,
@@ -96,9 +97,12 @@ def attachments(node: RealKubelet, volume: str) -> list[Object]:
 
 
 def test_pod_waits_until_its_volume_is_attached(node: RealKubelet, driver: CSIDriver, attacher: Attacher) -> None:
-    """The node says that the volume is in use before it is, the driver hears of it after it was attached."""
+    """A pod waits until its volume is attached.
+
+    The node reports the volume as in use before it is attached. The kubelet calls the driver only after it is attached.
+    """
     create(node, "waits")
-    node.wait_for_condition("the wish to attach", lambda: attachments(node, "waits"), TIMEOUT)
+    node.wait_for_condition("a volume attachment", lambda: attachments(node, "waits"), TIMEOUT)
     node.wait_for_condition("in use", lambda: f"{IN_USE}waits" in node.volumes("volumesInUse"), TIMEOUT)
     assert driver.calls(STAGE, PUBLISH, volume="waits") == []
     assert f"{IN_USE}waits" not in node.volumes("volumesAttached")
@@ -141,7 +145,7 @@ def test_driver_tells_how_full_a_volume_is(node: RealKubelet, driver: CSIDriver,
     inodes = {"inodes": 1000, "inodesUsed": 1, "inodesFree": 999}
 
     def look() -> dict[str, Any]:
-        """What the summary says of the volume, once the driver was asked after the file had been written."""
+        """Return the summary's entry for the volume, once the driver has counted the written file."""
         pods = json.loads(node.get("/stats/summary"))["pods"]
         volumes = [each for pod in pods if pod["podRef"]["name"] == "measured" for each in pod.get("volume", [])]
         return next((each for each in volumes if each["usedBytes"] == 1000), {})

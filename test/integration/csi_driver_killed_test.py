@@ -1,7 +1,7 @@
-"""A driver is killed at every call for a volume, alone or with its kubelet: nothing is lost, and nothing is left.
+"""Test that no volume is lost or left behind when its driver, alone or with the kubelet, is killed at any call.
 
-Each volume's life is stopped at a call of its own; then whoever is to be killed is, once for all volumes. The mount
-table and the driver's log of calls tell whether anything was lost, left, or done out of order.
+Each volume stops at a call of its own. Then the test kills the driver, and in some cases the kubelet, once for all
+volumes. The mount table and the driver's call log show whether anything was lost, left behind, or done out of order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from framework.csi import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from framework.csi_story import Step, Story, steps
 from framework.pod_history import PodHistory
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 COMING = steps(STAGE, PUBLISH, late=[False])
 GOING = steps(UNPUBLISH, UNSTAGE, late=[False])
@@ -34,7 +34,7 @@ def test_driver_is_killed_while_volumes_come_and_while_they_go(story: Story) -> 
 
 
 def test_both_are_killed_while_volumes_come_and_while_they_go(story: Story) -> None:
-    # Of a device that its driver has taken from the pod already, nothing is left that tells the kubelet to ask again.
+    # Once its driver has unpublished a block device, nothing on the node tells a new kubelet to repeat the call.
     forgotten = Step(UNPUBLISH, faults.AFTER, block=True)
     come_and_go(story, [each for each in GOING if each != forgotten], story.kill_both)
 

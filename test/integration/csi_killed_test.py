@@ -1,7 +1,7 @@
-"""The kubelet is killed at every call for a volume: afterwards pods have their volumes, or nothing is left.
+"""Test that pods have their volumes, or nothing is left, after the kubelet was killed at any call for a volume.
 
-Each volume's life is stopped at a call of its own; then whoever is to be killed is, once for all volumes. The mount
-table and the driver's log of calls tell whether anything was lost, left, or done out of order.
+Each volume stops at a call of its own. Then the test kills the kubelet once for all volumes. The mount table and the
+driver's call log show whether anything was lost, left behind, or done out of order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from framework.csi import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from framework.csi_story import Story, steps
 from framework.pod_history import PodHistory
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 COMING = steps(STAGE, PUBLISH)
 GOING = steps(UNPUBLISH, UNSTAGE)

@@ -1,4 +1,4 @@
-"""A CSI driver registers, whoever is killed at whatever call of that."""
+"""Test that a CSI driver registers although the kubelet or the driver is killed at any call of the registration."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from framework.apiserver.controllers import base
 from framework.csi_story import DRIVER, TIMEOUT, Story
 from framework.pod_history import PodHistory
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 NODE = "csi-registers"
-# In their order.
+# A registration makes these calls in this order.
 CALLS = ("GetInfo", "NodeGetInfo", "NotifyRegistrationStatus")
 
 
@@ -27,13 +27,13 @@ def story(cluster: Cluster, history: PodHistory) -> Iterator[Story]:
 
 
 def registered(story: Story) -> bool:
-    """Whether the node says that it has the driver."""
+    """Report whether the node's CSINode object lists the driver."""
     found = base.find(story.cluster.store, "csinodes", NODE)
     return found is not None and [each["name"] for each in found["spec"]["drivers"]] == [DRIVER]
 
 
 def registrations(story: Story) -> list[str]:
-    """The errors that the driver was told, empty for success, one for each time it was to be registered."""
+    """List the results of the driver's registrations: an error, or an empty string for success."""
     calls = story.driver.calls("NotifyRegistrationStatus")
     assert all(call.request.get("plugin_registered", False) != bool(call.request.get("error")) for call in calls)
     return [call.request.get("error", "") for call in calls]
@@ -64,7 +64,7 @@ def test_driver_that_ends_is_no_longer_the_nodes(story: Story) -> None:
 
 
 def test_kubelet_that_is_killed_registers_the_driver_again(story: Story) -> None:
-    """And the node never says meanwhile that it does not have it."""
+    """A killed kubelet registers the driver again, and meanwhile the CSINode object keeps the driver."""
     before = len(registrations(story))
     watch = story.cluster.store.watch("csinodes")
     story.kill_kubelet("", [])
@@ -87,7 +87,10 @@ def test_registration_that_fails_is_tried_again(story: Story) -> None:
 @pytest.mark.parametrize("method", CALLS)
 @pytest.mark.parametrize("who", ["kubelet", "driver"])
 def test_killed_while_the_driver_registers(story: Story, method: str, who: str) -> None:
-    """A call that the old kubelet has made goes on, while the new one makes its own."""
+    """The driver registers although it, or the kubelet, was killed during the registration.
+
+    A call of the killed kubelet continues while the new kubelet makes its own.
+    """
     driver = story.driver
     driver.stop()
     story.node.wait_for_condition("the driver is forgotten", lambda: not registered(story), TIMEOUT)
@@ -101,7 +104,7 @@ def test_killed_while_the_driver_registers(story: Story, method: str, who: str) 
         story.kill_driver()
 
     wait_for_registrations(story, before + 1)
-    # It may register twice: once more for the socket that is new.
-    story.node.wait_for_condition("the driver is the node's", lambda: registered(story), TIMEOUT)
+    # The driver may register twice, once more because its socket is new.
+    story.node.wait_for_condition("the node has the driver", lambda: registered(story), TIMEOUT)
     assert registrations(story)[-1] == ""
     driver.forget_faults()

@@ -1,4 +1,4 @@
-"""What a cluster sees of devices: the node's capacity, pods that are refused or wait, and how their devices are."""
+"""Test what the cluster shows of devices: the node's capacity, refused and waiting pods, and the devices' health."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OFTEN = {"nodeStatusUpdateFrequency": "500ms"}
 
 @pytest.fixture(scope="module")
 def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
-    """One whose pods wait for plugins."""
-    # Sockets have short paths.
+    """Yield a node whose pods wait for device plugins."""
+    # The path of a Unix socket must be short.
     with tempfile.TemporaryDirectory(prefix="devices-") as folder:
         flags = {"await-device-plugins": True}
         with real_node(Path(folder), "device-node", cluster, history, OFTEN, flags) as node:
@@ -32,7 +32,7 @@ def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
 
 @pytest.fixture(scope="module")
 def plugin(node: RealKubelet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevicePlugin]:
-    """One with two healthy devices; each test leaves it so, and running."""
+    """Yield a running plugin with two healthy devices. Each test leaves it in this state."""
     plugin = DevicePlugin(tmp_path_factory.mktemp("plugin"), RESOURCE, node.root_dir)
     plugin.offer(a=True, b=True)
     with plugin:
@@ -79,7 +79,7 @@ def test_refused_and_shown_with_its_devices(node: RealKubelet, plugin: DevicePlu
     unhealthy = [{"name": RESOURCE, "resources": [{"resourceID": "a", "health": "Unhealthy"}]}]
     node.wait_for_api_pod(
         "owner",
-        "has a device that is not healthy",
+        "has an unhealthy device",
         lambda found: found.statuses["main"].get("allocatedResourcesStatus") == unhealthy,
     )
     plugin.offer(a=True, b=True)
@@ -88,7 +88,7 @@ def test_refused_and_shown_with_its_devices(node: RealKubelet, plugin: DevicePlu
 
 
 def test_cdi_devices(node: RealKubelet, tmp_path: Path) -> None:
-    """Of a plugin that names its devices, and that the kubelet finds by itself."""
+    """A container gets the CDI names of its devices from a plugin that the kubelet finds by itself."""
     resource = "example.com/named"
     plugin = DevicePlugin(tmp_path, resource, node.root_dir, probed=True, cdi_kind="example.com/device")
     plugin.offer(x=True)
@@ -124,13 +124,16 @@ def test_nobody_waits_for_a_plugin_unless_that_is_wanted(cluster: Cluster, histo
 
 
 def test_pods_wait_for_a_plugin(node: RealKubelet, plugin: DevicePlugin) -> None:
-    """Two of them, which are not in each other's way; the kubelet is restarted, and one is deleted meanwhile."""
+    """Two pods wait for a plugin without blocking each other, even over a restart of the kubelet.
+
+    A third pod is deleted while it waits.
+    """
     plugin.kill()
     wait_for_amounts(node, "2", "0")
     for name in ("first", "second", "third"):
         node.create(user(name))
     node.wait_for_condition(
-        "they are told why",
+        "events give the reason",
         lambda: all(node.events(name, "WaitingForResources") for name in ("first", "second", "third")),
     )
     (event,) = node.events("first", "WaitingForResources")

@@ -1,6 +1,6 @@
-"""Claims of devices: a driver prepares them before a pod's containers are made, and takes them back after.
+"""Test resource claims: a driver prepares them before a pod's containers are created, and unprepares them afterwards.
 
-The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own.
+The kubelet is the real one, on the hollow runtime, which runs nothing. The driver is a separate program.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def new_driver(node: RealKubelet, name: str, **options: object) -> DRADriver:
 
 
 def start(node: RealKubelet, name: str, *drivers: str) -> str:
-    """A pod with a claim of its own that has its name; returns the claim's UID."""
+    """Create a pod with a claim of its own, which has the pod's name, and return the claim's UID."""
     return dra.start(node, pod(name, sleeper()), *drivers)
 
 
@@ -53,7 +53,7 @@ def put_pod(node: RealKubelet, name: str, **claims: str) -> None:
 
 
 def devices_of(node: RealKubelet, name: str) -> list[str]:
-    """The devices that the runtime was told of when it made the pod's last container."""
+    """List the CDI devices in the last request to create a container of the pod."""
     config = node.calls(name, "CreateContainer")[-1].request.config
     return [device.name for device in config.CDI_devices]
 
@@ -66,7 +66,7 @@ def end(node: RealKubelet, *names: str) -> None:
 
 
 def asked(driver: DRADriver, method: str, name: str) -> int:
-    """How often a driver has been asked with success for the claim."""
+    """Return how many calls of the method have succeeded for the claim."""
     return sum(name in names for names in driver.asked(method))
 
 
@@ -78,7 +78,7 @@ def test_claim_is_prepared_and_given_back(node: RealKubelet, driver: DRADriver) 
     assert devices_of(node, "plain") == ids
     assert set(ids) <= set(driver.prepared())
     request = {"claims": [{"namespace": "default", "uid": uid, "name": "plain"}]}
-    # One that fails is asked for again meanwhile.
+    # The driver also gets repeated calls for the pod whose preparation fails.
     assert request in [call.request for call in driver.calls(PREPARE)]
     node.wait_for_condition("the driver's registration", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
     end(node, "plain")
@@ -87,7 +87,7 @@ def test_claim_is_prepared_and_given_back(node: RealKubelet, driver: DRADriver) 
 
 
 def test_two_pods_share_a_claim(node: RealKubelet, driver: DRADriver) -> None:
-    """And a driver that knows but the older version of the service."""
+    """Two pods share a claim of two drivers, one of which knows only the older version of the service."""
     with new_driver(node, OLD, services="v1beta1.DRAPlugin") as old:
         old.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
         put_claim(node, "shared", DRIVER, OLD)
@@ -108,7 +108,7 @@ def test_two_pods_share_a_claim(node: RealKubelet, driver: DRADriver) -> None:
 
 
 def test_claim_that_the_pod_may_not_use(node: RealKubelet, driver: DRADriver) -> None:
-    """It ends all the same, and nothing is taken from the pod that has the claim."""
+    """A pod that may not use a claim ends all the same, and the claim's owner keeps its devices."""
     start(node, "owner", DRIVER)
     put_pod(node, "thief", mine="owner")
     bind(node, "thief")
@@ -128,7 +128,8 @@ def test_driver_that_is_not_there(node: RealKubelet) -> None:
         node.wait_for_api_running("waits")
         late.stop()
         node.delete("waits")
-        # It must not be given to another pod as long as nobody has taken it back.
+        # No other pod may get the device until the driver has unprepared the claim. So the deletion must wait for the
+        # driver.
         node.wait_for_condition("its containers gone", lambda: node.calls("waits", "StopPodSandbox"), TIMEOUT)
         late.start()
         node.wait_until_gone("waits", timeout=TIMEOUT)
@@ -165,7 +166,7 @@ def test_driver_that_fails_is_asked_again(node: RealKubelet, driver: DRADriver) 
 
 
 def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) -> None:
-    """A container that is made anew has its devices; a pod that was deleted meanwhile gives its own back."""
+    """After a restart, a new container has its pod's devices, and a pod deleted meanwhile gives its devices back."""
     uid = start(node, "stays", DRIVER)
     start(node, "goes", DRIVER)
     node.wait_for_api_running("stays", "goes")
@@ -182,9 +183,11 @@ def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) ->
     node.runtime.end_container(node.container_ids("stays")[0], 1)
     node.wait_for_condition("a new container", lambda: len(node.calls("stays", "CreateContainer")) == 2, TIMEOUT)
     assert devices_of(node, "stays") == [f"{DRIVER}/claim={uid}-of-stays"]
-    node.wait_for_condition("what the other had given back", lambda: asked(driver, UNPREPARE, "goes"), TIMEOUT)
+    node.wait_for_condition(
+        "the deleted pod's devices are given back", lambda: asked(driver, UNPREPARE, "goes"), TIMEOUT
+    )
     assert asked(driver, UNPREPARE, "stays") == 0
-    # Those of the node go, as it is not known which drivers come back.
+    # The kubelet deletes its node's resource slices, because it does not know which drivers will come back.
     node.wait_for_condition(
         "its resource slices gone",
         lambda: [each["metadata"]["name"] for each in store.list("resourceslices")] == ["of-another"],
@@ -195,7 +198,10 @@ def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) ->
 
 
 def _try_with_half_a_checkpoint(node: RealKubelet) -> None:
-    """Nobody could give back what stood in it, so the kubelet does not start."""
+    """Check that the kubelet does not start with a truncated checkpoint.
+
+    Without the checkpoint the kubelet could not give back the devices of the claims in it.
+    """
     checkpoint = node.root_dir / "dra_manager_state"
     content = checkpoint.read_bytes()
     checkpoint.write_bytes(content[: len(content) // 2])

@@ -1,4 +1,4 @@
-"""A kubelet within the test's process, to see what its memory still holds when its pods are gone."""
+"""Test, with a kubelet inside the test's process, what its memory still holds after its pods are gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg import golang
 from pkg.api.core import v1
 
 PODS = 20
-# Of each of these a forgotten pod would hold one.
+# A pod that the kubelet forgot to drop would hold an object of each of these types.
 _KINDS = (v1.Pod, v1.PodStatus, v1.Container, kubecontainer.Pod, kubecontainer.PodStatus, pod_workers.PodSyncStatus)
 
 
@@ -37,7 +37,7 @@ def node(manifests: Path) -> Iterator[HollowNode]:
 
 
 def _alive() -> Counter[str]:
-    """How many objects there are of the kinds that belong to pods."""
+    """Count the live objects of the types that belong to pods."""
     gc.collect()
     return Counter(kind.__name__ for each in gc.get_objects() for kind in _KINDS if type(each) is kind)
 
@@ -45,7 +45,7 @@ def _alive() -> Counter[str]:
 def test_pods_that_are_gone_leave_nothing_in_memory(node: HollowNode, manifests: Path) -> None:
     kubelet = node.kubelet
     assert kubelet is not None
-    before = _alive()  # what other tests in this process left, which may go at any time
+    before = _alive()  # Other tests in this process may have left objects, which may disappear at any time.
     for number in range(PODS):
         unfinished = manifests / f".{number}.json"
         unfinished.write_text(json.dumps(pod(f"pod-{number}", sleeper(), shell("exit 1", "fails"))))
@@ -62,5 +62,5 @@ def test_pods_that_are_gone_leave_nothing_in_memory(node: HollowNode, manifests:
     wait_for("no directory", lambda: not list(Path(kubelet.get_pods_dir()).iterdir()), timeout=60)
     kubelet.container_gc.garbage_collect(golang.background())
     assert not node.runtime.sandboxes
-    # The last one is still in the hands of threads that wait for the next.
+    # Threads that wait for their next pod still hold the last one.
     wait_for("at most the last pod", lambda: max((_alive() - before).values(), default=0) <= 2, 30, _alive)

@@ -1,4 +1,4 @@
-"""The PLEG that listens: the runtime's events stand in for relisting, and relisting for events that do not come."""
+"""Test the evented PLEG: the runtime's events replace relisting, and relisting replaces events that do not arrive."""
 
 from __future__ import annotations
 

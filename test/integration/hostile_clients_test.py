@@ -1,6 +1,6 @@
-"""Clients that do their worst leave the kubelet, a bystander's pod and the memory as they were.
+"""Test that hostile clients harm neither the kubelet, nor another client's pod, nor the node's memory.
 
-For ten minutes, and with the lateness of the sync loop: test/benchmark/hostile_bench.py.
+test/benchmark/hostile_bench.py attacks for ten minutes and also measures the delay of the sync loop.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from framework.hostile import attack
 
-# Seconds.
+# All times are in seconds.
 TIMES = attack.Times(calm=5.0, attack=20.0, settling=10.0)
 
 

@@ -1,4 +1,4 @@
-"""Which images a kubelet removes, by the space on the disk or by their age, and which it keeps."""
+"""Test which images a kubelet removes, because of disk usage or age, and which it keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubelet.images import image_gc_manager
 from pkg import golang
 
 IN_USE, DONE_WITH, PINNED = (f"registry.example/{name}:1.0" for name in ("in-use", "done-with", "pinned"))
-# Any disk is fuller than this.
+# Every disk is fuller than these thresholds.
 BY_SPACE = {"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1ms"}
 BY_AGE = {"imageGCHighThresholdPercent": 100, "imageMinimumGCAge": "1ms", "imageMaximumGCAge": "1s"}
 
@@ -27,7 +27,7 @@ def present(node: HollowNode) -> set[str]:
 
 
 def collect(kubelet: kubelet_module.Kubelet) -> None:
-    """One round of a kubelet that has collected for a while. It cannot free as much of a disk as it wants to."""
+    """Run one collection, as a kubelet does that started an hour ago. It cannot free as much of the disk as it wants."""
     began = kubelet.clock.now() - timedelta(hours=1)
     try:
         kubelet.image_manager.garbage_collect(golang.background(), began)
@@ -51,7 +51,7 @@ def test_only_images_that_nobody_needs_go(tmp_path: Path, config: Mapping[str, o
         done.write_text(json.dumps(pod("done-with", shell("exit 0", image=DONE_WITH), restartPolicy="Never")))
         wait_for("both containers", lambda: len(node.runtime.containers) == 2, 30)
 
-        # A container keeps its image for as long as it is there, running or not.
+        # A container keeps its image in use until the container is removed, whether it runs or not.
         collect(kubelet)
         assert present(node) == {IN_USE, DONE_WITH, PINNED}
 
@@ -64,5 +64,5 @@ def test_only_images_that_nobody_needs_go(tmp_path: Path, config: Mapping[str, o
 
         wait_for("its image is gone", gone, 30)
         assert present(node) == {IN_USE, PINNED}
-        # What is known of the pull goes with the image.
+        # The record of a pull disappears with its image.
         assert len(list(pulled.iterdir())) == 1

@@ -1,4 +1,4 @@
-"""The kubelet ends, is killed, comes again, or comes twice; its pods take no notice."""
+"""Test that pods do not notice when the kubelet stops, is killed, restarts, or is started twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framework.pods import pod, sleeper
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
-    """A kubelet with a pod of two containers; each test leaves it so."""
+    """Return a kubelet with a pod of two containers. Each test leaves it in this state."""
     kubelet = new_kubelet("restart")
     kubelet.write(pod("stays", sleeper("one"), sleeper("two")))
     kubelet.start()
@@ -23,7 +23,10 @@ def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_kubelet_and_leaves_containers(kubelet: HollowKubelet, number: signal.Signals) -> None:
-    """Also while the runtime does not answer: nothing that hangs there may hold the kubelet up."""
+    """A signal ends the kubelet, but not its containers, even while the runtime does not answer.
+
+    No hanging call of the runtime may delay the kubelet's end.
+    """
     before = kubelet.container_ids("stays")
     assert len(before) == 2
     hang = kubelet.runtime.faults.hang("*")
@@ -58,8 +61,10 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
     kubelet.wait_for_condition(
         "the removed pod's container ended", lambda: not kubelet.container_ids("removed-meanwhile")
     )
-    # A call is noted when it is answered.
-    (stopped,) = kubelet.wait_for_condition("its stop", lambda: kubelet.calls("removed-meanwhile", "StopContainer"))
+    # The runtime records a call only after it has answered the call.
+    (stopped,) = kubelet.wait_for_condition(
+        "a recorded stop", lambda: kubelet.calls("removed-meanwhile", "StopContainer")
+    )
     assert stopped.request.timeout == 2
     restarted = kubelet.wait_for_pod("ended-meanwhile", lambda found: found.running and found.restarts() == 1)
     assert restarted.state(which="lastState")["exitCode"] == 5
@@ -76,7 +81,7 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
 
 
 def test_kubelet_killed_at_work_finishes_it(kubelet: HollowKubelet) -> None:
-    """Killed while some pods start and one terminates: after that each has what it should have, once."""
+    """A kubelet that is killed while pods start and terminate finishes this work later, and does nothing twice."""
     kubelet.write(pod("terminating", sleeper(), grace=9))
     kubelet.wait_for_running("terminating")
     hang = kubelet.hang("StopContainer", "terminating")

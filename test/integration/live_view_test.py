@@ -1,4 +1,4 @@
-"""What the kubelet says of pods from the API server that are stuck for reasons of the node."""
+"""Test how the kubelet explains API pods that are stuck because of the node."""
 
 from __future__ import annotations
 

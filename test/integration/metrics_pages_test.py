@@ -1,4 +1,4 @@
-"""What a running kubelet shows of itself: pages of metrics, traces, and what of the node its containers were given."""
+"""Test what a running kubelet exposes: pages of metrics, traces, and the resources of its containers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pkg.component_base.tracing import testing as tracingtesting
 
 NODE = "node-1"
 PAGES = ("/metrics", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis")
-# promtool's opinion of names that are upstream's; with any other exit status it could not read the page.
+# promtool exits with 3 if it only dislikes names, which are upstream's. Any status but these means an unreadable page.
 _LINTED = (0, 3)
 _UPSTREAM = Path(__file__).parents[2] / "kubelet/metrics/testdata/upstream.tsv"
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
-# What moves when pods come and go, and with which labels.
+# These metrics, with these labels, must change when pods start and end.
 MOVED: tuple[tuple[str, dict[str, str]], ...] = (
     ("kubelet_active_pods", {"static": "true"}),
     ("kubelet_cgroup_version", {}),
@@ -84,7 +84,10 @@ def collector() -> Iterator[tracingtesting.Collector]:
 
 
 def of_sandboxes(spans: list[Any]) -> set[str]:
-    """The pods in whose syncs sandboxes were made; a sync comes when it has ended, after what it did."""
+    """Return the pods whose syncs created sandboxes.
+
+    The span of a sync arrives only when the sync has ended, after the spans of its calls.
+    """
     syncs = {(span.trace_id, span.span_id): span for span in spans if span.name == "syncPod"}
     made = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
     found = [syncs.get((span.trace_id, span.parent_span_id)) for span in made]
@@ -93,7 +96,7 @@ def of_sandboxes(spans: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.Collector) -> Iterator[HollowKubelet]:
-    """With pods that run, cannot run, are probed, and have gone again; started twice. It sends spans of all it does."""
+    """Yield a kubelet, started twice, whose pods run, fail, are probed, or are gone. It traces everything."""
     config = {"tracing": {"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}}
     node = HollowKubelet(tmp_path_factory.mktemp("metrics"), NODE, config)
     node.environment["OTEL_BSP_SCHEDULE_DELAY"] = "100"
@@ -111,9 +114,9 @@ def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.
     try:
         node.start()
         node.wait_for_running("runs", "left")
-        # What has not been sent by then is lost.
+        # The kill loses every span that the kubelet has not sent by then.
         collector.wait_for(lambda spans: of_sandboxes(spans) == {f"runs-{NODE}", f"left-{NODE}"})
-        # What is there when a kubelet starts: a pod that nobody wants any more, and volumes to be made out.
+        # The next kubelet finds a pod that is no longer wanted, and volumes that it must reconstruct.
         node.kill()
         (node.manifests / "left.json").unlink()
         node.write_all(
@@ -143,7 +146,7 @@ def samples(text: str) -> Samples:
 
 
 def test_promtool_reads_every_page(kubelet: HollowKubelet) -> None:
-    """And finds fault with nothing but names, which are upstream's."""
+    """promtool can read every page, and complains only about names that upstream has too."""
     upstream = {line.split("\t")[0] for line in _UPSTREAM.read_text().splitlines()}
     for page in PAGES:
         text = kubelet.get(page)
@@ -152,7 +155,7 @@ def test_promtool_reads_every_page(kubelet: HollowKubelet) -> None:
         assert check.returncode in _LINTED, f"{page}: {check.stderr}"
         complaints = [line for line in (check.stdout + check.stderr).splitlines() if line.strip()]
         named = {line.split()[0] for line in complaints}
-        # Upstream's list is that of a machine whose file systems and load it could not see.
+        # The list of upstream's metrics comes from a machine without visible file systems and load.
         assert {name for name in named if not name.startswith(("container_fs_", "container_cpu_load_"))} <= upstream, (
             page
         )

@@ -1,4 +1,4 @@
-"""What the API server is asked for because of volumes: one watch for each object, however many pods have it."""
+"""Test that volumes cause only one watch of each API object, however many pods use it."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def test_object_is_watched_once(cluster: Cluster, node: ClusterNode) -> None:
         node.wait_for_api_running(*names)
 
     assert (watches.hits, gets.hits) == (count, 0)
-    # A watch may bring the list.
+    # The initial list may come with the watch.
     assert lists.hits <= count

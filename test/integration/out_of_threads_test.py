@@ -1,4 +1,4 @@
-"""A node that gets no more threads: what waits is told, nothing dies, and all goes on once there are threads again."""
+"""Test a node that gets no more threads: it reports what waits, nothing crashes, and everything recovers later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT = 60.0
 
 
 def _pod(name: str) -> Object:
-    """It has what takes threads: several containers, probes, volumes, an object that it refers to."""
+    """Return a pod that needs many threads: for several containers, probes, volumes, and an object that it refers to."""
     volumes = [
         {"name": "empty", "emptyDir": {}},
         {"name": "settings", "configMap": {"name": "settings", "optional": True}},
@@ -50,7 +50,7 @@ def _events(api: APIServer, name: str) -> list[str]:
 
 @contextmanager
 def _out_of_threads(node: HollowNode) -> Iterator[list[str]]:
-    """The machine refuses all threads of the node, and no others; gives their names."""
+    """Refuse all new threads of the node, but no others, and yield the names of the refused threads."""
     refused: list[str] = []
     start = golang.Thread.start
 
@@ -73,7 +73,7 @@ def test_node_without_threads() -> None:
         with _out_of_threads(node) as refused:
             api.store.create("pods", _pod("late"))
             api.store.delete("pods", "ends", "default")
-            wait_for("a word about the limit", lambda: "TasksMax" in str(_events(api, "late")), TIMEOUT)
+            wait_for("an event about the limit", lambda: "TasksMax" in str(_events(api, "late")), TIMEOUT)
             wait_for("the end of containers", lambda: _phase(api, "ends") in ("Succeeded", "Failed"), TIMEOUT)
         assert {name.partition("-")[0] for name in refused} >= {"podworker", "kill", "prestop"}
         wait_for("the end of a pod", lambda: not _exists(api, "ends"), TIMEOUT)

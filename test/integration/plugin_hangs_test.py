@@ -1,4 +1,4 @@
-"""Each call of a plugin hangs until its deadline: the kubelet lives, other pods go on, and the pod recovers."""
+"""Test plugin calls that hang until their deadline: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from framework import plugin_faults
 from framework.faults import Kind
 from framework.plugin_faults import Round, Who
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 KINDS = [Kind.HANG]
 
 

@@ -1,4 +1,4 @@
-"""Each call of a plugin is done and answered after its deadline: the kubelet lives, and the pod recovers."""
+"""Test plugin calls that succeed only after their deadline: the kubelet survives, and the pod recovers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from framework import plugin_faults
 from framework.faults import Kind
 from framework.plugin_faults import Round, Who
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 KINDS = [Kind.LATE]
 
 

@@ -1,4 +1,4 @@
-"""Each stream of a plugin goes wrong: the kubelet lives, other pods go on, and the pod recovers."""
+"""Test plugin streams that go wrong: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from framework import plugin_faults
 from framework.plugin_faults import Round, StreamKind, Who
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 KINDS = list(StreamKind)
 
 

@@ -1,4 +1,4 @@
-"""Plugins of all kinds at once: found by their sockets, deregistered with them, and found again after a kill."""
+"""Test plugins of all kinds together: the kubelet finds them by their sockets, deregisters them, and finds them again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from framework.device_plugin import DevicePlugin
 from framework.dra import DRADriver
 from framework.pod_history import PodHistory
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 NODE = "plugins"
 CSI, DRA, RESOURCE = "plugins.csi", "plugins.dra", "example.com/plugin"
@@ -36,7 +36,7 @@ def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
 
 
 def told(driver: CSIDriver | DRADriver) -> list[str]:
-    """The errors that a driver was told, empty for success, one for each time it was to be registered."""
+    """List the results of the driver's registrations: an error, or an empty string for success."""
     return [call.request.get("error", "") for call in driver.calls("NotifyRegistrationStatus")]
 
 
@@ -46,13 +46,13 @@ def csi_drivers(node: RealKubelet) -> list[str]:
 
 
 def devices(node: RealKubelet, which: str) -> str:
-    """How many devices the node says that it has, or that pods may use; empty if none ever was there."""
+    """Return the number of devices in the node's capacity or allocatable resources, or an empty string without any."""
     status = (node.api_object() or {}).get("status") or {}
     return str((status.get(which) or {}).get(RESOURCE, ""))
 
 
 def plugins(node: RealKubelet) -> set[str]:
-    """What is registered, by the names of sockets."""
+    """Return the socket names of the registered plugins."""
     lines = (line for line in node.get("/metrics").splitlines() if line.startswith("plugin_manager_total_plugins{"))
     return {line.split('"')[1].rpartition("/")[2] for line in lines if 'state="actual_state_of_world"' in line}
 
@@ -90,12 +90,12 @@ def test_plugins_of_all_kinds(node: RealKubelet) -> None:
         wait_for_all(node, csi, dra, 2)
         wait_for_plugins(node, names)
 
-        # Each goes by itself, and the others stay.
+        # Each plugin stops without affecting the others.
         dra.stop()
         wait_for_plugins(node, names - {f"{DRA}-reg.sock"})
         csi.stop()
         wait_for_plugins(node, {device.socket.name})
-        # A plugin is forgotten before its kind's handler is told.
+        # The plugin manager forgets a plugin before it informs the handler.
         node.wait_for_condition("no CSI driver in the CSINode", lambda: csi_drivers(node) == [], TIMEOUT)
         device.kill()
         device.socket.unlink()
@@ -109,7 +109,7 @@ def test_plugins_of_all_kinds(node: RealKubelet) -> None:
 
 
 def test_driver_without_a_service_that_is_known(node: RealKubelet) -> None:
-    """It is told so, and the kubelet does not use it."""
+    """The kubelet reports the error to a driver that supports no known service, and does not use the driver."""
     options = {"services": "v1alpha4.Node,1.0.0"}
     with DRADriver(node.root_dir.parent, "old.dra", node.root_dir, options=options) as driver:
         node.wait_for_condition("the driver is told", lambda: told(driver), TIMEOUT)

@@ -1,7 +1,7 @@
-"""One kubelet on the hollow runtime, from its start until nothing is left of its pods.
+"""Test one kubelet on the hollow runtime, from its start until nothing is left of its pods.
 
-The pods of the tests that take long are dropped all at once, and each test then looks at its own, so that their
-waiting overlaps. The collector of garbage, for which the last test waits, runs a minute after the start.
+A fixture creates the pods of the slow tests all at once, and each test then checks its own pod, so that their waits
+overlap. The last test waits for the garbage collector, which first runs a minute after the start.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from framework.web import ManifestServer
 from kubelet.cri.remote import fake
 
 CROWD = 100
-# The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
+# The garbage collector, which removes the sandboxes and logs of pods that are gone, runs once a minute.
 COLLECTED = 90
 
 
 @pytest.fixture(scope="module")
 def empty(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
-    """A kubelet that has no pods yet."""
+    """Return a kubelet that has no pods yet."""
     kubelet = new_kubelet("pods")
     kubelet.start()
     kubelet.wait_for_log("SyncLoop ADD")
@@ -33,7 +33,7 @@ def empty(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
 
 @pytest.fixture(scope="module")
 def threads_of_empty(empty: HollowKubelet) -> int:
-    """How many threads the kubelet has that has no pods, has had one, and has been asked on all its ports."""
+    """Return the number of threads of a kubelet without pods, after it has run a pod and served a request on each port."""
     empty.write(pod("first", sleeper()))
     empty.wait_for_running("first")
     empty.remove("first")
@@ -45,14 +45,14 @@ def threads_of_empty(empty: HollowKubelet) -> int:
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[ManifestServer]:
-    """What a pod's readiness probe asks."""
+    """Yield the server that a pod's readiness probe queries."""
     with ManifestServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def kubelet(empty: HollowKubelet, web: ManifestServer) -> HollowKubelet:
-    """The kubelet with the pods of the slow tests."""
+    """Return the kubelet with the pods of the slow tests."""
     runtime = empty.runtime
     name = empty.full_name
     empty.write(pod("crashes", shell("exit 7")))
@@ -80,7 +80,7 @@ def kubelet(empty: HollowKubelet, web: ManifestServer) -> HollowKubelet:
 
 
 def wait_until_gone(kubelet: HollowKubelet) -> None:
-    """Wait until no pod is left and nothing of any, but for what the garbage collector removes."""
+    """Wait until no pod is left, and nothing of any pod except what the garbage collector removes."""
     kubelet.wait_for("no pod left", lambda pods: not pods)
     kubelet.wait_for_condition("no directory left", lambda: not kubelet.pod_directories())
     running = runtimeapi.CONTAINER_RUNNING
@@ -89,7 +89,7 @@ def wait_until_gone(kubelet: HollowKubelet) -> None:
 
 
 def wait_for_threads(kubelet: HollowKubelet, count: int) -> None:
-    """Wait until there are as few threads again."""
+    """Wait until the kubelet has at most `count` threads."""
     kubelet.wait_for_condition(f"{count} threads", lambda: kubelet.threads() <= count)
 
 
@@ -246,7 +246,7 @@ def test_image_is_pulled_once_it_is_there(kubelet: HollowKubelet) -> None:
     kubelet.wait_for_running("late-image")
 
     pulls = [c for c in kubelet.runtime.recorder.calls(["PullImage"]) if "late" in c.request.image.image]
-    # Before the image was there it was tried once, or more often if it came late.
+    # The kubelet tried at least once before the image appeared, or more often if the image appeared late.
     assert len(pulls) >= 2
     assert [bool(each.error) for each in pulls] == [True] * (len(pulls) - 1) + [False]
     pauses = [after.start - before.start for before, after in itertools.pairwise(pulls)]
@@ -263,7 +263,7 @@ def test_crashing_container_is_restarted_with_growing_back_off(kubelet: HollowKu
     assert third - second >= 10
     told = kubelet.logged("Event occurred", f'object="default/{kubelet.full_name("crashes")}"')
     reasons = [each for line in told for each in ("Started", "BackOff") if f'reason="{each}"' in line]
-    assert reasons[:2] == ["Started", "Started"], "the first restart is not put off"
+    assert reasons[:2] == ["Started", "Started"], "the kubelet delayed the first restart"
     attempts = [call.request.config.metadata.attempt for call in kubelet.calls("crashes", "CreateContainer")]
     assert attempts[:3] == [0, 1, 2]
 
@@ -327,7 +327,7 @@ def test_nothing_is_left(kubelet: HollowKubelet, threads_of_empty: int) -> None:
     kubelet.wait_for_condition("no container left", lambda: not kubelet.runtime.containers, COLLECTED)
     kubelet.wait_for_condition("no sandbox left", lambda: not kubelet.runtime.sandboxes, COLLECTED)
     kubelet.wait_for_condition("no logs left", lambda: not kubelet.pod_logs(), COLLECTED)
-    # The counts of workers are of the last housekeeping, so they may be behind by one.
+    # The worker counts date from the last housekeeping, so they may be one housekeeping old.
     kubelet.wait_for_condition("no pod counted", lambda: not any(counted_pods(kubelet).values()), COLLECTED)
 
 

@@ -1,4 +1,4 @@
-"""Each call of the runtime is answered by an empty message: the kubelet lives, others go on, and the pod recovers."""
+"""Test runtime calls with an empty answer: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

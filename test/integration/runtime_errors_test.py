@@ -1,4 +1,4 @@
-"""Each call of the runtime fails: the kubelet lives, other pods go on, and the pod recovers."""
+"""Test runtime calls that fail: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

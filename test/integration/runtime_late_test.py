@@ -1,4 +1,4 @@
-"""Each call of the runtime is done and answered after its deadline: the kubelet lives, and the pod recovers."""
+"""Test runtime calls that succeed only after their deadline: the kubelet survives, and the pod recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each call of the runtime is answered by nonsense: the kubelet lives, others go on, and the pod recovers."""
+"""Test runtime calls with a nonsensical answer: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A runtime that is not there, one that hangs and then is not ready; one that dies and is back is in pods_test.py."""
+"""Test a runtime that is missing, and one that hangs and then is not ready.
+
+pods_test.py tests a runtime that dies and comes back.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from framework.pods import pod, sleeper
 
 
 def test_runtime_that_is_not_there(new_kubelet: Callable[..., HollowKubelet]) -> None:
-    """The kubelet exits, so that the service manager starts it again."""
+    """Without a runtime the kubelet exits, so that the service manager restarts it."""
     kubelet = new_kubelet("missing", runtime_up=False)
     kubelet.spawn()
     assert kubelet.wait_for_exit(60) == 1
@@ -19,7 +22,7 @@ def test_runtime_that_is_not_there(new_kubelet: Callable[..., HollowKubelet]) ->
 
 
 def test_runtime_that_is_not_ready(new_kubelet: Callable[..., HollowKubelet]) -> None:
-    """At each stage the log says what is missing, and since when; when nothing is, the pods run."""
+    """While the runtime is not ready, the log says at each stage what is missing and since when. Then the pods run."""
     kubelet = new_kubelet("late")
     kubelet.write(pod("early", sleeper()))
     hang = kubelet.runtime.faults.hang("ListPodSandbox")

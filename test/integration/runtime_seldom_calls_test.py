@@ -1,7 +1,6 @@
-"""Calls of the runtime that a kubelet makes seldom, or only on a node with cgroups, go wrong in every way.
+"""Test runtime calls that a kubelet makes rarely, or only on a node with cgroups, when they go wrong in every way.
 
-Whoever needs one of them gets an error, and the call does its work once nothing goes wrong any more. All cases of one
-kind share a node.
+The caller gets an error, and the call works once nothing goes wrong any longer. All cases of one kind share a node.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CONFIG = {
     "imageMinimumGCAge": "1us",
 }
 _TIMEOUT = 30.0
-# Within this time a call that hangs fails.
+# A hanging call fails after this many seconds.
 _CALL_TIMEOUT = 2.0
 
 
@@ -49,12 +48,12 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(scope="module")
 def node(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowNode]:
-    """The pod "goes" has run and gone, and left what the collector of garbage removes."""
+    """Yield a node on which the pod "goes" has ended and left garbage for the garbage collector."""
     manifests = tmp_path_factory.mktemp(kind)
     (manifests / "stays.json").write_text(json.dumps(pod("stays", sleeper())))
     (manifests / "goes.json").write_text(json.dumps(pod("goes", sleeper())))
     with (
-        # The kubelet is not to collect by itself what the test lets it collect.
+        # Only the test may collect garbage, not the kubelet's periodic loop.
         mock.patch.object(kubelet_garbage, "CONTAINER_GC_PERIOD", timedelta(hours=1).total_seconds()),
         set_feature_gate_during_test(features.feature_gate, features.POD_AND_CONTAINER_STATS_FROM_CRI, True),
         HollowNode(None, "seldom", config={"staticPodPath": str(manifests), **CONFIG}) as node,
@@ -82,7 +81,7 @@ def pod_that_stays(kubelet: kubelet_module.Kubelet) -> v1.Pod:
 
 
 def remove_sandbox(node: HollowNode, ctx: golang.Context) -> bool:
-    """Collect the garbage that the pod has left which is gone."""
+    """Collect the garbage of the pod that has ended, and report whether its sandbox is gone."""
     kubelet = kubelet_of(node)
     with suppress(crierror.RemoteError):
         kubelet.container_gc.garbage_collect(ctx)
@@ -90,11 +89,11 @@ def remove_sandbox(node: HollowNode, ctx: golang.Context) -> bool:
 
 
 def remove_image(node: HollowNode, ctx: golang.Context) -> bool:
-    """Collect images. It cannot free as much of a disk as it wants to."""
+    """Collect images, and report whether the unused one is gone. The collection cannot free as much as it wants."""
     kubelet = kubelet_of(node)
     if node.runtime.recorder.counts.get("RemoveImage", 0) == 0:
         node.runtime.images.add(UNUSED_IMAGE)
-    for _ in range(2):  # an image that was seen only now is in nobody's way yet
+    for _ in range(2):  # The first collection only detects an image; the second may remove it.
         with suppress(image_gc_manager.ImageGCError, crierror.RemoteError):
             kubelet.image_manager.garbage_collect(ctx, kubelet.clock.steady() - timedelta(hours=1))
     return node.runtime.images.find(UNUSED_IMAGE) is None
@@ -109,7 +108,8 @@ def get_stats(node: HollowNode, ctx: golang.Context) -> bool:
     except (crierror.RemoteError, crierror.InvalidResponseError):
         return False
     except LookupError:
-        return True  # the runtime has answered; a hollow node's cAdvisor, which is asked then, knows no container
+        # The runtime has answered. The caller then asks the hollow node's cAdvisor, which knows no containers.
+        return True
     return True
 
 
@@ -125,7 +125,7 @@ def resize(node: HollowNode, ctx: golang.Context) -> bool:
     return True
 
 
-# What needs each call: returns whether the call has done its work.
+# Each call maps to a function that needs it. The function reports whether the call has worked.
 NEEDS: Mapping[str, Callable[[HollowNode, golang.Context], bool]] = {
     "RemovePodSandbox": remove_sandbox,
     "RemoveImage": remove_image,
@@ -135,7 +135,7 @@ NEEDS: Mapping[str, Callable[[HollowNode, golang.Context], bool]] = {
 
 
 def attempt(node: HollowNode, need: Callable[[HollowNode, golang.Context], bool]) -> bool:
-    """Whether the call has done its work within the time limit."""
+    """Report whether the call has worked within the time limit."""
     ctx, cancel = golang.with_timeout(golang.background(), _CALL_TIMEOUT)
     try:
         return need(node, ctx)
@@ -155,7 +155,7 @@ def test_call_that_goes_wrong(node: HollowNode, method: str, kind: Kind) -> None
     fault = add_fault(node.runtime.faults, method, kind)
 
     def goes_wrong() -> int:
-        # On a busy machine the time limit may be over before the call is made.
+        # On a busy machine the time limit may pass before the kubelet makes the call.
         attempt(node, need)
         return fault.hits
 

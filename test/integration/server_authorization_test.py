@@ -1,6 +1,7 @@
-"""Who may ask the kubelet's server for what: every path, by everybody, over TLS.
+"""Test who may request what from the kubelet's server: every path, by every kind of client, over TLS.
 
-The kubelet asks the API server whose a token is and what a user may do; roles there grant it, as in any cluster.
+The kubelet asks the API server who a token belongs to and what a user may do. Roles in the API server grant the
+permissions, as in any cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NODE = "node-1"
 _EXPIRED = timedelta(hours=-1)
 _TIMEOUT = 30.0
 
-# What the roles allow, as (verb, subresource of nodes).
+# Each role grants these pairs of a verb and a subresource of nodes.
 GRANTS = {
     "metrics-reader": {("get", "metrics"), ("get", "stats")},
     "exec-user": {("get", "proxy"), ("create", "proxy")},
@@ -38,7 +39,7 @@ GRANTS = {
 }
 EVERYTHING = "everything"
 
-# For each request what allows it: one of these subresources.
+# Each request is allowed by a permission for any one of its subresources.
 REQUESTS = {
     ("GET", "/healthz"): ("healthz", "proxy"),
     ("GET", "/healthz/log"): ("healthz", "proxy"),
@@ -77,7 +78,7 @@ REQUESTS = {
     ("GET", "/debug/syncloop/explain"): ("proxy",),
     ("GET", "/debug/syncloop/evictions"): ("proxy",),
     ("GET", "/debug/syncloop/manifests"): ("proxy",),
-    # Other methods than those that are served.
+    # The server does not serve these methods for these paths.
     ("DELETE", "/pods"): ("pods", "proxy"),
     ("POST", "/containerLogs/default/pod/container"): ("proxy",),
 }
@@ -86,7 +87,10 @@ VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks. `may`: EVERYTHING, or what GRANTS has; `status`: of what is refused."""
+    """Describe a client; `may` is EVERYTHING, a key of GRANTS, or empty.
+
+    `status` is the HTTP status of the client's refused requests.
+    """
 
     name: str = ""
     pair: KeyPair | None = None
@@ -100,7 +104,7 @@ class Client:
 
 
 class Connections:
-    """Connections to one kubelet, one for each client, over which request follows request."""
+    """Open connections to one kubelet. Each client sends its requests over a connection of its own."""
 
     def __init__(self, port: int, directory: Path) -> None:
         self._port = port
@@ -119,7 +123,7 @@ class Connections:
 
 
 def request(connection: http.client.HTTPSConnection, client: Client, method: str, target: str) -> tuple[int, str]:
-    """Status and text of the answer."""
+    """Return the status and the text of the answer."""
     headers = {"Authorization": f"Bearer {client.token}"} if client.token else {}
     body = b"2" if method in ("PUT", "POST") else None
     connection.request(method, target, body, headers)
@@ -159,7 +163,7 @@ def kubelet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 class ServingNode:
-    """A kubelet with a server; a context manager that gives connections to it."""
+    """Run a kubelet with a server. As a context manager, yield connections to it."""
 
     def __init__(self, cluster: Cluster, *, anonymous: bool, ca_file: Path | None = None, name: str = NODE) -> None:
         self._port = free_port()
@@ -192,13 +196,13 @@ class ServingNode:
 
 def clients(cluster: Cluster) -> list[Client]:
     issue = cluster.authority.client_pair
-    stranger = CertificateAuthority.create("kubernetes")  # as the cluster's own calls itself
+    stranger = CertificateAuthority.create("kubernetes")  # The cluster's own authority has the same name.
     admin = issue("admin", ["system:masters"])
     return [
         Client("nobody", status=401),
         Client("wrong CA", stranger.client_pair("admin", ["system:masters"]), status=401),
         Client("expired", issue("admin", ["system:masters"], _EXPIRED), status=401),
-        Client("of a version that there is not", _of_another_version(admin), status=401),
+        Client("of a version that does not exist", _of_another_version(admin), status=401),
         Client("bad token", token="guessed", status=401),
         Client("bad token, wrong CA", stranger.client_pair("admin", ["system:masters"]), "guessed", status=401),
         Client("node", cluster.authority.node_pair("node-2")),
@@ -215,7 +219,7 @@ def clients(cluster: Cluster) -> list[Client]:
 
 
 def _of_another_version(pair: KeyPair) -> KeyPair:
-    """What OpenSSL takes and nobody can decode."""
+    """Return a certificate that OpenSSL accepts although its version does not exist, so that nobody can decode it."""
     der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
     version_3, version_9 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09"
     return KeyPair(ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_9, 1)).encode(), pair.key)
@@ -234,7 +238,7 @@ def test_everybody_on_every_path(cluster: Cluster, kubelet: Connections) -> None
 
 def _is_right(client: Client, method: str, target: str, status: int, text: str) -> bool:
     if client.is_allowed(method, target):
-        # That there is no such pod or file is for those to know who may ask.
+        # Only an authorized client may learn that a pod or file does not exist.
         return status not in (401, 403) and status < 500
     if status != client.status:
         return False

@@ -1,4 +1,4 @@
-"""Whatever is sent to the kubelet's server, it answers in time, and never that it has lost its way."""
+"""Test that the kubelet's server answers any input in time, and never with an internal error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pkg.golang import http
 
 NODE = "fuzzed"
 TIMEOUT = 20.0
-# Of each test; they differ from run to run, and the one that fails is shown.
+# Each test runs this many examples. They differ from run to run, and Hypothesis prints a failing one.
 EXAMPLES = 100
 FUZZ = settings(
     max_examples=EXAMPLES,
@@ -31,19 +31,19 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-# What the runtime refuses to do is told as 500, as by upstream, with the runtime's words.
+# When the runtime refuses these requests, the answer is 500 with the runtime's message, as in the Go kubelet.
 _ASK_THE_RUNTIME = ("run", "exec", "attach", "portForward", "checkpoint")
 
 
 @pytest.fixture(autouse=True)
 def _chance_is_shared(_no_warnings: None) -> None:
-    """The kubelet's threads take numbers from the same source of chance as the tests, which Hypothesis warns of."""
+    """Ignore a warning of Hypothesis: the kubelet's threads use the same random generator as the tests."""
     warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
 
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the server of a kubelet with a pod. It asks nobody who he is, so that all of it is reached."""
+    """Yield the port of a kubelet with a pod. Its server authenticates nobody, so that requests reach all of its code."""
     manifests = tmp_path_factory.mktemp("manifests")
     (manifests / "pod.json").write_text(json.dumps(pod("pod", sleeper("c"))))
     with HollowNode(None, NODE, config={"staticPodPath": str(manifests)}) as node:
@@ -61,12 +61,13 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def exchange(port: int, data: bytes, *, then_end: bool = True) -> bytes:
-    """The beginning of the answer; b"" if the connection was ended without. Raises TimeoutError.
+    """Return the beginning of the answer, or b"" if the server closed the connection without one.
 
-    A client that has ended its side has gone, as far as the server can see, and may get any answer or none.
+    A client that has closed its side counts as gone, so the server may answer or not. Raise TimeoutError if neither an
+    answer nor the end arrives in time.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as sock:
-        # The server may have answered, and ended the connection, before it has read everything.
+        # The server may have answered and closed the connection before it has read everything.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(data)
             if then_end:
@@ -119,7 +120,7 @@ _HEADERS = st.lists(st.one_of(_KNOWN_HEADERS, _OTHER_HEADERS), max_size=6)
 
 @st.composite
 def _requests(draw: st.DrawFn) -> tuple[str, bytes]:
-    """The root of the path, and a request that is nearly one."""
+    """Return the first part of the path, and a request that is nearly valid."""
     root = draw(_ROOTS)
     path = "/".join(["", root, *draw(st.lists(_SEGMENTS, max_size=4))])
     query = urlencode(draw(st.lists(st.tuples(_NAMES, _VALUES), max_size=4)))
@@ -135,7 +136,7 @@ def test_requests(port: int, request: tuple[str, bytes]) -> None:
     root, data = request
     answer = exchange(port, data, then_end=False)
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 "), "there is an answer"
+    assert head.startswith(b"HTTP/1.1 "), "there is no answer"
     if head.startswith(b"HTTP/1.1 500"):
         assert root in _ASK_THE_RUNTIME, answer
         assert b"Internal Server Error\n" not in body
@@ -152,7 +153,7 @@ def test_bytes_that_are_no_request(port: int, data: bytes) -> None:
 @FUZZ
 @given(st.data())
 def test_requests_with_a_fault(port: int, data: st.DataObject) -> None:
-    """Bytes changed, left out or put in, anywhere."""
+    """Requests with a few changed, missing or added bytes get a valid answer or none."""
     whole = bytearray(data.draw(_requests())[1])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(whole)))

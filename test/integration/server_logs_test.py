@@ -1,5 +1,6 @@
-"""Logs over the kubelet's own port: what can be asked, and what cannot; and two hundred clients that follow at once,
-go away or see their containers end, with the kubelet then as it was before.
+"""Test container logs over the kubelet's own port: valid and invalid requests, and two hundred followers at once.
+
+When the followers disconnect, or their containers end, the kubelet must release everything that they used.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from framework.pods import pod, sleeper
 
 PODS = 10
 FOLLOWERS = 200
-# A thread of gRPC or of the server may come late.
+# Threads of gRPC or of the server may start late.
 SPARE = 3
 
 
 @dataclass(frozen=True)
 class Held:
-    """What the kubelet's process has."""
+    """Count the resources that the kubelet's process holds."""
 
     threads: int
     descriptors: int
@@ -39,13 +40,13 @@ def held(kubelet: HollowKubelet) -> Held:
         try:
             links.append(os.readlink(f"/proc/{kubelet.pid}/fd/{name}"))
         except FileNotFoundError:
-            continue  # just closed
+            continue  # The kubelet has just closed this descriptor.
     return Held(kubelet.threads(), len(links), sum("inotify" in link for link in links))
 
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
-    """With pods whose containers have logged a line each. It lets everybody in."""
+    """Return a kubelet that admits every client. Each container of its pods has logged one line."""
     config = {
         "enableServer": True,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -76,7 +77,7 @@ def target(kubelet: HollowKubelet, i: int) -> str:
 
 
 def get(kubelet: HollowKubelet, path: str) -> tuple[int, str]:
-    """The answer to a path that is sent as it is."""
+    """Return the answer to a request for the path, which is sent unchanged."""
     connection = http.client.HTTPSConnection("127.0.0.1", kubelet.port, timeout=30, context=insecure_context())
     with closing(connection):
         connection.putrequest("GET", path)
@@ -148,7 +149,7 @@ def test_nothing_else_is_shown(kubelet: HollowKubelet, path: str, statuses: set[
 def test_two_hundred_followers(kubelet: HollowKubelet) -> None:
     targets = [target(kubelet, i % PODS) for i in range(FOLLOWERS)]
     watches = held(kubelet).inotify
-    # What the first request of all brings about is not what followers cost.
+    # A first follower triggers one-time costs, which must not count as costs of the others.
     with LogFollowers(kubelet.port, targets[:1], insecure_context()) as warm:
         kubelet.wait_for_condition("the first follower's line", lambda: warm.followers[0].lines == 1)
     kubelet.wait_for_condition("the first follower gone", lambda: held(kubelet).inotify == watches)
@@ -158,7 +159,7 @@ def test_two_hundred_followers(kubelet: HollowKubelet) -> None:
         followers = clients.followers
         kubelet.wait_for_condition("first lines", lambda: all(each.lines == 1 for each in followers))
         assert {each.status for each in followers} == {200}
-        # Not one for each, of which a user may have 128.
+        # All followers share one inotify instance, because a user may have only 128.
         assert held(kubelet).inotify == before.inotify + 1
         for log in logs(kubelet):
             with log.open("ab") as f:
@@ -178,11 +179,11 @@ def test_two_hundred_followers(kubelet: HollowKubelet) -> None:
             and now.descriptors <= before.descriptors + SPARE
         )
 
-    kubelet.wait_for_condition(f"everything given back, as in {before}", as_before)
+    kubelet.wait_for_condition(f"at most the resources of {before}", as_before)
 
 
 def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
-    """It is waited for, without memory for what it does not take, and its going away ends that."""
+    """The kubelet waits for a client that does not read, without buffering the log, until the client disconnects."""
     kubelet.write(pod("large", sleeper(), grace=1))
     kubelet.wait_for_running("large")
     (log,) = (each for each in logs(kubelet) if f"_{kubelet.full_name('large')}_" in str(each))
@@ -195,7 +196,7 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
         path = f"/containerLogs/default/{kubelet.full_name('large')}/main"
         client.sendall(f"GET {path}?follow=true HTTP/1.1\r\nHost: kubelet\r\n\r\n".encode())
         assert client.recv(12) == b"HTTP/1.1 200"
-        # The thread of a connection that was asked over before may end a little later than that.
+        # The thread of an earlier connection may end a little later.
         kubelet.wait_for_condition("nobody but the client", lambda: served(kubelet) == 1)
         assert resident(kubelet) < memory + 20 * 1024
 
@@ -203,12 +204,12 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
 
 
 def served(kubelet: HollowKubelet) -> int:
-    """How many connections have a thread, besides the one that is asked over."""
+    """Return how many connections have a thread, without the connection of this query."""
     _, threads = get(kubelet, "/debug/pprof/goroutine?debug=2")
     return threads.count("[kubelet-server-connection]") - 1
 
 
 def resident(kubelet: HollowKubelet) -> int:
-    """In KiB."""
+    """Return the process's resident memory, in KiB."""
     status = Path(f"/proc/{kubelet.pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0])

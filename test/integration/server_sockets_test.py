@@ -1,4 +1,4 @@
-"""The kubelet's server on its sockets: ports, certificates, and clients that hold on to what they should not."""
+"""Test the kubelet's server on its sockets: ports, certificates, and clients that keep useless connections open."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def get(port: int, path: str, context: ssl.SSLContext | None = None) -> tuple[in
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """The port of a kubelet in this process."""
+    """Yield the port of a kubelet in this process."""
     chosen = free_port()
     with HollowNode(None, "served", config={**OPEN_TO_ALL, "port": chosen}):
         yield chosen
@@ -62,12 +62,12 @@ def serving_threads() -> int:
 
 
 def open_kinds() -> Counter[str]:
-    """What kinds of files this process has open, such as "socket" and "pipe", and how many of each."""
+    """Count this process's open files by kind, such as "socket" and "pipe"."""
     return Counter(name.partition(":")[0] for _, name in open_files())
 
 
 def hold_open(port: int, stack: contextlib.ExitStack) -> None:
-    """Connections of all the kinds that lead nowhere, OF_EACH_KIND of each."""
+    """Open OF_EACH_KIND connections of each kind that leads to no complete request."""
     context = trusting_anybody()
     for number in range(OF_EACH_KIND):
         for data in (b"", b"\x16\x03\x01\x02\x00\x01"):
@@ -95,7 +95,7 @@ def test_clients_that_hold_on_hinder_nobody_and_leave_nothing(port: int) -> None
     def more() -> Counter[str]:
         return open_kinds() - files
 
-    # The node still starts and opens a few watches; what a kind of connection leaves is there for each of its ten.
+    # The node is still starting and opens a few watches. A leaking kind of connection would leave ten open files.
     wait_for(
         "no connection has left a file open", lambda: max(more().values(), default=0) < OF_EACH_KIND, TIMEOUT, more
     )
@@ -117,7 +117,7 @@ def test_clients_that_hold_on_hinder_nobody_and_leave_nothing(port: int) -> None
 )
 def test_too_much_and_out_of_bounds(port: int, head: bytes, status: bytes) -> None:
     with trusting_anybody().wrap_socket(connect(port)) as sock:
-        # The server may have answered before all was sent.
+        # The server may answer before the client has sent everything.
         with contextlib.suppress(OSError):
             sock.sendall(head)
         assert sock.recv(100).startswith(b"HTTP/1.1 " + status)
@@ -129,7 +129,7 @@ def test_http_on_the_port_of_https(port: int) -> None:
         assert sock.recv(200).endswith(b"Client sent an HTTP request to an HTTPS server.\n")
 
 
-# ---- A kubelet of its own ----
+# --- Tests with their own kubelet -------------------------------------------------------------------
 
 
 def write_pair(folder: Path, pair: tuple[bytes, bytes]) -> None:
@@ -140,7 +140,7 @@ def write_pair(folder: Path, pair: tuple[bytes, bytes]) -> None:
 
 
 def test_certificates_that_change(tmp_path: Path) -> None:
-    """The server's own and the clients' authority are both followed; the node needs no restart."""
+    """The kubelet reloads its serving certificate and its client CA without a restart."""
     servers, first, second = Authority("servers"), Authority("first"), Authority("second")
     old, new = (servers.issue("node", ips=["127.0.0.1"]) for _ in range(2))
     write_pair(tmp_path, old)

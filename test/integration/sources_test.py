@@ -1,4 +1,4 @@
-"""Where pods come from: bad manifests harm nobody but themselves, and two sources do not harm each other."""
+"""Test the sources of pods: a bad manifest affects no other pod, and two sources do not affect each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server() -> Iterator[ManifestServer]:
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., HollowKubelet], server: ManifestServer) -> HollowKubelet:
-    """A kubelet with one pod from a file; each test leaves it so."""
+    """Return a kubelet with one pod from a file. Each test leaves it in this state."""
     config = {"staticPodURL": server.url, "httpCheckFrequency": "200ms", "fileCheckFrequency": "500ms"}
     kubelet = new_kubelet("sources", config)
     kubelet.start()
@@ -36,12 +36,12 @@ def pod_list(*manifests: Manifest) -> bytes:
 
 
 def yaml_of(manifest: Manifest) -> str:
-    """JSON is YAML."""
+    """Return the manifest as JSON, which is also YAML."""
     return json.dumps(manifest, indent=1)
 
 
 def others_go_on(kubelet: HollowKubelet, new: str) -> None:
-    """The good pod runs as before, and a new one of this name still comes and goes."""
+    """Check that the good pod runs as before, and that a new pod of this name still comes and goes."""
     (good,) = kubelet.wait_for_running("good")
     assert good.restarts() == 0
     kubelet.write(pod(new, sleeper()))
@@ -92,7 +92,7 @@ _TWO_FAULTS = pod("Bad_Name", {"name": "main", "image": ""})
         pytest.param(_too_large, ["larger than the limit of 10485760 bytes"], id="too-large"),
         pytest.param(os.mkfifo, ["is not a directory or file"], id="fifo"),
         pytest.param(lambda path: path.symlink_to("nowhere"), ["No such file or directory"], id="dangling-link"),
-        # What root may not read either.
+        # Not even root can read this file.
         pytest.param(lambda path: path.symlink_to("/proc/self/mem"), ["Input/output error"], id="unreadable"),
     ],
 )
@@ -101,7 +101,7 @@ def test_bad_manifest_is_told_and_harms_no_other(
 ) -> None:
     name = request.node.callspec.id
     path = kubelet.manifests / f"{name}.yaml"
-    # In one step: a file that is found before it is written has another fault, and another event.
+    # The rename makes the file appear complete. An incomplete file would have another error and another event.
     unfinished = path.with_name(f".{path.name}")
     make(unfinished)
     unfinished.rename(path)
@@ -109,7 +109,7 @@ def test_bad_manifest_is_told_and_harms_no_other(
     in_event = ["Event occurred", 'kind="Node"', 'reason="FailedValidation"', str(path)]
     (line,) = kubelet.wait_for_log(*in_event)
     assert [fault for fault in faults if fault not in line] == []
-    # The error may be logged after the event.
+    # The kubelet may log the error after the event.
     kubelet.wait_for_condition(
         "the error", lambda: [line for line in kubelet.logged(str(path), *faults) if line.startswith("E")]
     )
@@ -133,7 +133,10 @@ def test_second_pod_of_one_name_is_refused(kubelet: HollowKubelet) -> None:
 
 
 def test_file_replaced_by_rename_is_never_gone(kubelet: HollowKubelet) -> None:
-    """The same pod, then another of the same name; only the second replaces it."""
+    """A file that is replaced by a rename never counts as missing.
+
+    The first replacement contains the same pod; only the second, with a different pod, replaces the running pod.
+    """
     kubelet.write_text("renamed.yaml", yaml_of(pod("renamed", sleeper())))
     (first,) = kubelet.wait_for_running("renamed")
     removals = len(kubelet.logged("SyncLoop REMOVE", "renamed-sources"))
@@ -166,7 +169,7 @@ def test_half_written_file_is_told_and_then_runs(kubelet: HollowKubelet) -> None
 
 
 def test_file_and_url_at_once_and_one_going_away(kubelet: HollowKubelet, server: ManifestServer) -> None:
-    """A source that fails keeps its pods; one that says it has none loses its own and no others."""
+    """A failing source keeps its pods. A source that returns an empty list loses its own pods only."""
     (good,) = kubelet.wait_for_running("good")
     server.body = pod_list(pod("from-url", sleeper()), pod("also-from-url", sleeper()))
     from_url, _ = kubelet.wait_for_running("from-url", "also-from-url")

@@ -1,4 +1,4 @@
-"""What systemd hears of a kubelet that it has started."""
+"""Test the messages that a kubelet sends to systemd, which started it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The kubelet is killed with pods whose volumes are set up, and pods go while it is down: nothing of them stays.
+"""Test that no volume is left of pods that are deleted while the kubelet, which was killed, is down.
 
-The kubelet is the real one, on the runtime that runs nothing: what is mounted is mounted really.
+The kubelet is the real one, on the hollow runtime, which runs nothing. Its mounts are real.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from framework.pods import Manifest, pod, sleeper
 
 from pkg import mount_utils
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 NODE = "volumes-killed"
 TIMEOUT = 60.0
@@ -54,7 +54,7 @@ def volumes_pod(name: str) -> Manifest:
 
 
 def mounts(node: ClusterNode, uid: str = "") -> list[str]:
-    """Ids and places of what is mounted below the kubelet's directory, of one pod if a uid is given."""
+    """List the IDs and paths of the mounts below the kubelet's directory, only of one pod if a UID is given."""
     table = mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)
     here = [each for each in table if each.mount_point.startswith(str(node.root_dir)) and uid in each.mount_point]
     return [f"{each.id} {each.mount_point}" for each in here]
@@ -69,7 +69,7 @@ def wait_until_nothing_is_left(node: ClusterNode, *uids: str) -> None:
 
 
 def force_delete(node: ClusterNode, *names: str) -> None:
-    """Those that are there: a pod that was told to go may have gone."""
+    """Delete the pods that still exist, because a pod that is being deleted may be gone already."""
     for name in names:
         try:
             node.delete(name, 0)
@@ -78,7 +78,7 @@ def force_delete(node: ClusterNode, *names: str) -> None:
 
 
 def test_pods_go_while_the_kubelet_is_down(node: ClusterNode) -> None:
-    """What went is unmounted and removed, what stayed is not touched."""
+    """A new kubelet unmounts and removes the volumes of deleted pods, and leaves the other pods' volumes alone."""
     before = mounts(node)
     names = [f"goes-{number}" for number in range(4)]
     stays = node.create(volumes_pod("stays"))
@@ -91,7 +91,7 @@ def test_pods_go_while_the_kubelet_is_down(node: ClusterNode) -> None:
     node.join()
     wait_until_nothing_is_left(node, *uids)
     node.wait_for_api_running("stays", timeout=TIMEOUT)
-    assert mounts(node, stays.uid) == kept, "nothing was mounted again"
+    assert mounts(node, stays.uid) == kept, "volumes were mounted again"
     force_delete(node, "stays")
     wait_until_nothing_is_left(node, stays.uid)
     assert mounts(node) == before and not node.pod_directories()
@@ -99,7 +99,7 @@ def test_pods_go_while_the_kubelet_is_down(node: ClusterNode) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_kubelet_is_killed_while_volumes_come_and_go(node: ClusterNode, waits: bool) -> None:
-    """Wherever in the middle that is, and whether or not the pods are there still when it comes back."""
+    """No volume is left when the kubelet is killed during set-up or tear-down, whether or not the pods remain."""
     before = mounts(node)
     names = [f"half-{int(waits)}-{number}" for number in range(8)]
     uids = [node.create(volumes_pod(name)).uid for name in names]

@@ -1,6 +1,6 @@
-"""Pods that the node refuses or lets in on a real runtime, and a critical pod that takes another's place.
+"""Test pods that the node refuses or admits on a real runtime, and a critical pod that preempts another.
 
-All but those that preempt are made by the first fixture, and each test then looks at its own.
+A fixture creates all pods except those for preemption, and each test then checks its own pod.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_sysctl(name: str, sysctl: str, value: str) -> Manifest:
 
 
 def devices(name: str, count: int, script: str = LIVES, **spec: object) -> Manifest:
-    """Which of two pods is smaller is told by their memory."""
+    """Return a pod that requests devices, and memory in proportion. The smaller pod is the one with less memory."""
     amounts = {DEVICE: str(count), "memory": f"{16 * count}Mi"}
     return pod(name, teller(script, resources={"requests": amounts, "limits": amounts}), grace=20, **spec)
 
@@ -83,7 +83,7 @@ def test_refused(namespace: Namespace, name: str) -> None:
     assert (status.container_statuses, status.pod_ip) == (None, None)
     assert status.start_time is not None and status.qos_class
     namespace.wait_for_event(name, reason, message)
-    assert [each.reason for each in namespace.events_of(name)] == [reason], "nothing else was done for it"
+    assert [each.reason for each in namespace.events_of(name)] == [reason], "the node did more than refuse the pod"
 
 
 def test_admitted(namespace: Namespace) -> None:
@@ -99,7 +99,7 @@ def test_safe_sysctl_is_set_in_the_container(namespace: Namespace, name: str, va
 
 @pytest.fixture
 def node_with_devices(namespace: Namespace, core: CoreV1Api) -> Iterator[None]:
-    """Four devices, which nobody else asks for."""
+    """Give the node four devices, which no other test requests."""
 
     def patch(count: str | None) -> None:
         core.patch_node_status(namespace.node, {"status": {"capacity": {DEVICE: count}}})
@@ -114,7 +114,7 @@ def node_with_devices(namespace: Namespace, core: CoreV1Api) -> Iterator[None]:
 def test_critical_pod_takes_the_place_of_another(
     namespace: Namespace, local: LocalCluster, node_with_devices: None
 ) -> None:
-    """Of those that would do the smallest goes, within its grace period, and then the critical one begins."""
+    """A critical pod preempts the smallest sufficient pod, and starts only after that pod has had its grace period."""
     with closing(Pods(namespace, local)) as seen:
         namespace.create(devices("small", 1))
         namespace.create(devices("large", 3))
@@ -130,7 +130,7 @@ def test_critical_pod_takes_the_place_of_another(
         target = conditions(found)["DisruptionTarget"]
         assert (target.status, target.reason) == ("True", "TerminationByKubelet")
         state = terminated(found)
-        assert state is not None and state.exit_code == 3, "it had the time to end"
+        assert state is not None and state.exit_code == 3, "the pod did not get its grace period"
         namespace.wait_for_event("small", "Preempting", PREEMPTED)
         (ended,), (begun,) = seen.wait_for_said(small, "ended"), seen.wait_for_said(seen.log("critical"), "begun")
         assert ended <= begun

@@ -1,7 +1,7 @@
-"""Probes and images that cannot work: the pod's events name container and reason, and nothing is left behind.
+"""Test probes and images that cannot work: events name the container and the reason, and nothing is left behind.
 
-All pods are made by the first fixture, and each test then looks at its own. The last counts what the kubelet and the
-containers have too much. Hooks that cannot work are in hooks_test.py, pull secrets in registry_test.py.
+A fixture creates all pods, and each test then checks its own pod. The last test compares the kubelet's threads and
+files with those at the start. hooks_test.py tests hooks that cannot work, and registry_test.py tests such pull secrets.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.local
 
 SECONDS = {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1}
 BAD_IMAGE = "Not/A/Reference::"
-# What a probe's output is cut to, in bytes.
+# The kubelet cuts a probe's output to this many bytes.
 OUTPUT = 10 * 1024
-# Threads and open files that come and go while nothing happens.
+# So many threads and open files may come and go while nothing happens.
 SLACK = 8
 
 
@@ -47,8 +47,8 @@ def _pods(before: tuple[int, int], both_ways: dict[str, Pods]) -> None:
         "much": {"exec": {"command": ["sh", "-c", "yes | head -c 1000000; exit 1"]}},
         "endless": {"exec": {"command": ["sh", "-c", "i=0; while true; do echo $((i += 1)); sleep 0.01; done"]}},
     }
-    # Events about one pod are limited: those of one container are not to crowd out those of the others, and most are to
-    # be those of the two whose time-outs are counted.
+    # Events of one pod are rate-limited. So that the events of one container do not crowd out those of others, only the
+    # two containers whose time-outs are counted have many.
     seldom = {"periodSeconds": 30}
     probed = [sleeper(name, readinessProbe={**probe, **SECONDS, **seldom}) for name, probe in bad.items()]
     periods = {"much": seldom}
@@ -91,7 +91,7 @@ def test_output_is_cut(pods: Pods) -> None:
 
 @pytest.mark.parametrize("name", ["no-end", "endless"])
 def test_command_without_end_times_out(pods: Pods, name: str) -> None:
-    """The second never ends its output, either."""
+    """A probe times out if its command does not end, even if the command writes all the time."""
     message = "Readiness probe failed: command timed out: .*timed out after 1s"
     pods.wait_for_event("loud", "Unhealthy", message, f"spec.containers{{{name}}}")
 
@@ -106,7 +106,7 @@ def test_image_name_that_is_none(pods: Pods) -> None:
 
 @pytest.mark.parametrize(("name", "line"), [("no-end", "sleep 4321"), ("endless", "while true; do echo")])
 def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: str, line: str) -> None:
-    """Of those that never end there is at most one: that of the probe that runs."""
+    """At most one process of a probe that never ends is left: that of the running probe."""
     field = f"spec.containers{{{name}}}"
     wait_for("three time-outs", lambda: timed_out(pods, field) >= 3, TIMEOUT)
     found = pods.wait_for("loud", f"{name} running", lambda found: is_running(found, name))
@@ -117,18 +117,18 @@ def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: st
     def running() -> list[str]:
         return [command for command in commands_beside(pid) if line in command]
 
-    # The one that was just killed may still be there for a moment; if they were left, they would only be more.
+    # A process that was just killed may still exist for a moment. Processes that were left behind would only increase.
     wait_for("no more than one", lambda: len(running()) <= 1, 60, lambda: str(running()))
 
 
 def timed_out(pods: Pods, field: str) -> int:
-    """How often the probe of a container has timed out."""
+    """Return how often the probe of a container has timed out."""
     found = [each for each in pods.events_of("loud") if each.involved_object.field_path == field]
     return sum(each.count for each in found if each.reason == "Unhealthy")
 
 
 def commands_beside(pid: int) -> list[str]:
-    """The command lines of all processes in the pid namespace of a process."""
+    """List the command lines of all processes in the same PID namespace as the given process."""
     namespace = Path(f"/proc/{pid}/ns/pid").readlink()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -136,7 +136,7 @@ def commands_beside(pid: int) -> list[str]:
             if (process / "ns/pid").readlink() == namespace:
                 found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            # It has ended meanwhile.
+            # The process has ended meanwhile.
             continue
     return found
 

@@ -1,4 +1,4 @@
-"""Many pods at once, a kubelet that is killed under them, one that takes all the memory, and their end."""
+"""Test many pods at once: their start, a kill of their kubelet, a pod that takes all memory, and their deletion."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     core.delete_namespaced_pod(NAMES[0], namespace.name)
     local.kubelet.start()
 
-    # Both say that it is at work again.
+    # Both the new and the deleted pod show that the kubelet works again.
     namespace.wait_for_running("meanwhile")
     namespace.wait_deleted(NAMES[0])
     heartbeat = nodes.wait_for(
@@ -55,7 +55,7 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     for name in NAMES[1:]:
         for each in namespace.history(name)[seen[name] :]:
             assert each.type != "DELETED", name
-            assert is_true(each.object, "Ready"), f"{name} was said not to be ready"
+            assert is_true(each.object, "Ready"), f"{name} was reported as not ready"
             assert restarts(each.object) == 0, name
             assert each.object.status.container_statuses == before[name].status.container_statuses, name
     still = {each.id for each in local.cri.running_containers()}
@@ -65,7 +65,10 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
 
 @pytest.mark.local
 def test_one_that_takes_all_memory_goes_and_no_other(local: LocalCluster, namespace: Namespace) -> None:
-    """Pods have a GiB together meanwhile, of which a quarter is to be left."""
+    """The kubelet evicts the pod that takes all memory, and no other pod.
+
+    For this test all pods together have a GiB of memory, of which a quarter must stay available.
+    """
     namespace.wait_for_running(*NAMES[1:], timeout=TIMEOUT)
     seen = {name: len(namespace.history(name)) for name in NAMES[1:]}
     total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0])
@@ -82,7 +85,7 @@ def test_one_that_takes_all_memory_goes_and_no_other(local: LocalCluster, namesp
         namespace.wait_for("hog", "evicted", lambda found: found.status.reason == "Evicted", TIMEOUT)
     for name in NAMES[1:]:
         for each in namespace.history(name)[seen[name] :]:
-            assert is_running(each.object), f"{name} was said not to be ready"
+            assert is_running(each.object), f"{name} was reported as not ready"
             assert restarts(each.object) == 0, name
         assert not [each for each in namespace.events_of(name) if each.reason == "Evicted"]
 

@@ -1,13 +1,13 @@
-"""Volumes made of config maps, secrets, tokens and fields of the pod: their files, as containers see them.
+"""Test the files, as containers see them, of volumes from config maps, secrets, tokens and fields of the pod.
 
 - content, modes and owners: test_files
-- what an atomic change takes: test_files_are_links_into_a_directory_that_can_be_swapped
-- nothing of secrets on disk: test_secrets_are_kept_in_memory
-- optional sources: test_files (optional…), and in volume_updates_test.py those that come later
+- the form that an atomic change needs: test_files_are_links_into_a_directory_that_can_be_swapped
+- no part of a secret is on a disk: test_secrets_are_kept_in_memory
+- optional sources: test_files (optional…); volume_updates_test.py tests sources that appear later
 - service account tokens: test_token_volume_of_every_pod, test_token_is_for_whom_it_was_asked_for,
   test_token_is_no_good_when_its_pod_is_gone
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ WHOLE_MAP = {
     "empty": File(b""),
     "raw": File(RAW),
 }
-# name → the volume, the pod's security context, and what is to be found in it.
+# Each name maps to the volume, the pod's security context, and the expected files.
 CASES: dict[str, tuple[Source, Source, dict[str, File]]] = {
     "map": ({"configMap": {"name": "settings"}}, {}, WHOLE_MAP),
     "map-items": (
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[Source, Source, dict[str, File]]] = {
         {**WHOLE_MAP, "user": File(b"admin"), "password": File(b"s3cret\n")},
     ),
 }
-# name → the pod's security context; mode and owner of the token.
+# Each name maps to the pod's security context, and the mode and the owner of the token.
 TOKENS: dict[str, tuple[Source, str, str]] = {
     "token": ({}, "644", "0:0"),
     "token-user": (USER, "600", "1000:0"),
@@ -158,7 +158,7 @@ TOKEN = {"serviceAccountToken": {"path": "there/token", "audience": AUDIENCE, "e
 
 
 def looks_at(name: str, source: Source, script: str = "files /v", **spec: object) -> Manifest:
-    """A pod that has the volume at /v."""
+    """Return a pod that mounts the volume at /v."""
     limits = {"limits": {"cpu": "250m", "memory": "32Mi"}, "requests": {"cpu": "1m", "memory": "16Mi"}}
     main = looker(script, volumeMounts=[mounted("v", "/v")], resources=limits)
     made = once(name, main, volumes=[{"name": "v", **source}], **spec)
@@ -210,7 +210,7 @@ def test_secrets_are_kept_in_memory(namespace: Namespace, name: str) -> None:
     assert refusal == "touch: /v/new: Read-only file system"
 
 
-# Tokens.
+# --- Tokens -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TOKENS)

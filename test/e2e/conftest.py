@@ -1,4 +1,4 @@
-"""Fixtures of the cluster tests: a client of the cluster that KUBECONFIG names, or of one made here. See README.md."""
+"""Define the fixtures of the cluster tests, for the cluster that KUBECONFIG names or for a local one. See README.md."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ SLOWEST = (
 )
 
 
-# Which tests run.
+# --- Selection of tests -----------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("KUBECONFIG") and config.getoption("numprocesses", None):
-        raise pytest.UsageError("the node of a KUBECONFIG is tainted and cordoned: one process tests it, no more")
-    config.addinivalue_line("markers", "local: takes the node itself, so it runs only on the cluster made here")
-    config.addinivalue_line("markers", "kubectl: takes kubectl")
+        raise pytest.UsageError("tests taint and cordon the node of a KUBECONFIG, so run them in only one process")
+    config.addinivalue_line("markers", "local: needs the node itself, so the test runs only on the local cluster")
+    config.addinivalue_line("markers", "kubectl: needs kubectl")
     config.pluginmanager.register(LeftOut(HERE, left_out))
     config.pluginmanager.register(SlowestFirst(HERE, SLOWEST))
 
 
 def left_out(item: pytest.Item) -> str:
-    """Why a test cannot run here; nothing if it can."""
+    """Return the reason why a test cannot run here, or an empty string if it can."""
     if item.get_closest_marker("local") and os.environ.get("KUBECONFIG"):
-        return "takes the node itself, not only a KUBECONFIG"
+        return "needs the node itself, not only a KUBECONFIG"
     if item.get_closest_marker("kubectl") and shutil.which("kubectl") is None:
-        return "there is no kubectl on this machine"
+        return "kubectl is not installed"
     return ""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add to a failure what became of the pods of its namespace and what the kubelet said."""
+    """Add the history of the namespace's pods and the end of the kubelet's log to the report of a failure."""
     report = yield
     if report.failed:  # type: ignore[attr-defined]
         namespace = getattr(item, "funcargs", {}).get("namespace")
@@ -73,14 +73,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-# The cluster.
+# --- The cluster ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """The cluster that KUBECONFIG names, as it is, or one that is made here and removed after the last test.
+    """Yield the cluster that KUBECONFIG names, or a local one that is removed after the last test.
 
-    The logs of one made here are kept in .build/e2e when a test failed. Of several pytest processes each makes its own.
+    If a test failed, the fixture keeps the logs of the local cluster in .build/e2e. Each of several pytest processes
+    makes a cluster of its own.
     """
     if kubeconfig := os.environ.get("KUBECONFIG"):
         yield connect(Path(kubeconfig), None)
@@ -114,7 +115,7 @@ def connect(kubeconfig: Path, local: LocalCluster | None) -> Environment:
 
 
 def choose_node(core: CoreV1Api) -> str:
-    """E2E_NODE, or the first node that is Ready and may be scheduled to."""
+    """Return the node that E2E_NODE names, or the first node that is Ready and schedulable."""
     wanted = os.environ.get("E2E_NODE", "")
 
     def usable(node: V1Node) -> bool:
@@ -135,14 +136,14 @@ def core(environment: Environment) -> CoreV1Api:
 
 @pytest.fixture(scope="session")
 def local(environment: Environment) -> LocalCluster:
-    """The node from within, for tests marked local."""
-    assert environment.local is not None, "a test that uses this is to be marked local"
+    """Return the local cluster, for tests that need access to its node and are marked local."""
+    assert environment.local is not None, "a test that uses the fixture `local` must be marked local"
     return environment.local
 
 
 @pytest.fixture(scope="session")
 def new_namespace(environment: Environment) -> Iterator[Callable[[str], Namespace]]:
-    """Make namespaces; that all are gone is waited for after the last test."""
+    """Yield a function that makes namespaces. After the last test, wait until all of them are gone."""
     made: list[Namespace] = []
 
     def make(name: str) -> Namespace:
@@ -156,7 +157,7 @@ def new_namespace(environment: Environment) -> Iterator[Callable[[str], Namespac
 
 @pytest.fixture(scope="module")
 def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
-    """The namespace of a file's tests. It is deleted when they have ended, while others run."""
+    """Yield the namespace of a file's tests. It is deleted when they have ended, while other tests run."""
     made = new_namespace(Path(request.module.__file__).stem.removesuffix("_test").replace("_", "-"))
     yield made
     made.close()
@@ -164,7 +165,7 @@ def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Nam
 
 @pytest.fixture(scope="module")
 def both_ways(environment: Environment, namespace: Namespace) -> Iterator[dict[str, Pods]]:
-    """Pods made through the API server and, on the cluster made here, static pods; for a file's first fixture."""
+    """Yield API pods and, on the local cluster, static pods too, for the first fixture of a file."""
     ways = {"api": Pods(namespace, environment.local)}
     if environment.local is not None:
         ways["static"] = StaticPods(namespace, environment.local)
@@ -175,15 +176,15 @@ def both_ways(environment: Environment, namespace: Namespace) -> Iterator[dict[s
 
 @pytest.fixture(params=["api", pytest.param("static", marks=pytest.mark.local)])
 def pods(request: pytest.FixtureRequest, both_ways: dict[str, Pods]) -> Pods:
-    """For tests that want the same of pods of both ways."""
+    """Return API pods or static pods, for tests that expect the same of both."""
     return both_ways[request.param]
 
 
 @pytest.fixture(scope="session")
 def used_kubelet(environment: Environment, new_namespace: Callable[[str], Namespace]) -> None:
-    """A pod has run on the node and is gone, so the kubelet has all threads that it starts when it first needs them.
+    """Run a pod and delete it, so that the kubelet has started every thread that it starts on first use.
 
-    Its node may be Ready before that.
+    The kubelet's node may be Ready before that.
     """
     namespace = new_namespace("first-use")
     namespace.create(pod("first", sleeper()))

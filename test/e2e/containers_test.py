@@ -1,13 +1,13 @@
-"""Containers of static pods and of pods from the API server: each sentence that the documentation has about them.
+"""Test containers of static pods and of API pods: each sentence that the documentation has about them.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps. What a
-container found out it says in its termination message, or with the time in its log. On the cluster made here the
-longest pause between restarts is set to 4 s.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap. A container reports what
+it found in its termination message, or with the time in its log. On the local cluster the longest pause between
+restarts is 4 s.
 
 - init containers, with retries and status: test_init_containers_run_in_order_and_a_failing_one_again,
   test_status_of_init_containers, test_failing_init_container_fails_the_pod_that_is_never_restarted
-- sidecars start in order, one after the other has started: test_sidecars_start_in_order
-- sidecars are probed, run on during termination, end in reverse order: probes_test.py, termination_test.py
+- sidecars start in order, each when the one before has started: test_sidecars_start_in_order
+- sidecars have probes, run during termination, and end in reverse order: probes_test.py, termination_test.py
 - ephemeral containers, with the target's processes: test_ephemeral_container_sees_its_target
 - shareProcessNamespace: test_containers_share_their_processes_if_told_to
 - restart policies of the pod: test_restart_policy_of_the_pod
@@ -52,9 +52,9 @@ from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from framework.waiting import wait_for
 from kubernetes.client import CoreV1Api, V1ContainerStateTerminated, V1Pod
 
-# Seconds, the longest pause between restarts on the cluster made here.
+# The longest pause between restarts on the local cluster, in seconds, is short.
 LONGEST_PAUSE = 4
-# Seconds, enough for a busy node to start all pods of this file.
+# A busy node needs at most this many seconds to start all pods of this file.
 DEADLINE = 30
 MESSAGE = "/dev/termination-log"
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
@@ -62,7 +62,7 @@ FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 
 @pytest.fixture(scope="module", autouse=True)
 def _impatient_kubelet(environment: Environment) -> Iterator[None]:
-    """Restarts come sooner than by default while the tests of this file run."""
+    """Let the kubelet restart containers sooner than by default while the tests of this file run."""
     if environment.local is None:
         yield
         return
@@ -76,7 +76,7 @@ def _pods(_impatient_kubelet: None, environment: Environment, both_ways: dict[st
     manifests += [container_policies(), exit_codes(), all_again(), crashes(), deadline()]
     manifests += [messages(), long_messages(), many_messages(), terminal(), hungry()]
     if environment.local is not None:
-        # Its image is only there.
+        # Only the local cluster has this pod's image.
         manifests.append(signalled())
     for manifest in manifests:
         for pods in both_ways.values():
@@ -106,7 +106,7 @@ def init_fails() -> Manifest:
 
 
 def sidecars() -> Manifest:
-    """The first has started 2 s after its start, as its probe finds out."""
+    """Return a pod whose first sidecar has started, according to its startup probe, 2 s after its process started."""
     waits = f"say start; sleep 2; say started; touch /tmp/started; {FOREVER}"
     begins = f"say start; {FOREVER}"
     probe = {"exec": {"command": ["test", "-e", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 60}
@@ -126,17 +126,20 @@ def processes(shared: bool) -> Manifest:
 
 
 def policies() -> list[Manifest]:
-    """A pod for each policy, with a container that fails first and then succeeds."""
+    """Return a pod for each policy, with a container that fails first and then succeeds."""
     return [with_data(pod(name.lower(), shell(fails_once("runs")), restartPolicy=name)) for name in POLICIES]
 
 
 def fails_once(runs: str) -> str:
-    """A script that fails, succeeds twice, and then runs on: to be started for ever would keep the machine busy."""
+    """Return a script that fails once, succeeds twice, and then keeps running.
+
+    Endless restarts would keep the machine busy.
+    """
     count = f"$(wc -l < /data/{runs})"
     return f"echo >> /data/{runs}; test {count} -gt 3 && exec sleep 1000; test {count} -gt 1"
 
 
-# What a policy makes of a container that fails once: how often it is started again, at least.
+# Under each policy a container that fails once restarts at least this often.
 POLICIES = {"Always": 2, "OnFailure": 1, "Never": 0}
 
 
@@ -149,12 +152,12 @@ def rule(operator: str, *codes: int, action: str = "Restart") -> dict[str, objec
     return {"action": action, "exitCodes": {"operator": operator, "values": list(codes)}}
 
 
-# How often each is started again, and with which code it ends.
+# Each container restarts this often, and ends with this exit code.
 CODES = {"named": (1, 3), "other": (0, 42), "not-in": (1, 3)}
 
 
 def exit_codes() -> Manifest:
-    """Each ends with 42, if that starts it again with 3."""
+    """Return a pod whose containers exit with 42 and, after a restart, with 3."""
     script = "test -e /data/{0} && exit 3; touch /data/{0}; exit 42"
     named = shell(script.format("named"), "named", restartPolicy="Never", restartPolicyRules=[rule("In", 41, 42)])
     other = shell(script.format("other"), "other", restartPolicy="Never", restartPolicyRules=[rule("In", 41)])
@@ -171,7 +174,7 @@ def all_again() -> Manifest:
 
 
 def crashes() -> Manifest:
-    """Its last start is its sixth."""
+    """Return a pod whose container crashes five times and keeps running after its sixth start."""
     script = "say start >> /data/starts; test $(wc -l < /data/starts) -gt 5 && exec sleep 1000; exit 1"
     return with_data(pod("crashes", teller(script), grace=1))
 
@@ -215,7 +218,7 @@ def long_messages() -> Manifest:
 
 
 def many_messages() -> Manifest:
-    """They would be 16 KiB together."""
+    """Return a pod whose four messages have 16 KiB together."""
     script = f"yes 1234567 | head -c 4096 > {MESSAGE}"
     return pod("many-messages", *(shell(script, f"c{number}") for number in range(4)), restartPolicy="Never")
 
@@ -236,9 +239,9 @@ def terminal() -> Manifest:
 
 
 def hungry() -> Manifest:
-    """A container that takes more memory than it may have, one of which a child does, and one that has enough.
+    """Return a pod with a container that exceeds its memory limit, one whose child does, and one that stays below.
 
-    Who is killed is started again and killed again: see ends.
+    The killed containers restart, and are killed again. See `ends`.
     """
     limits = {"resources": {"limits": {"memory": "16Mi"}}, "restartPolicy": "OnFailure"}
     parent = f"tail /dev/zero; echo -n $? > {MESSAGE}; exit 0"
@@ -247,10 +250,10 @@ def hungry() -> Manifest:
 
 
 def ends(pods: Pods, name: str) -> list[V1ContainerStateTerminated]:
-    """How a container of the hungry pod has ended, each time that the API server was told.
+    """List the ends of a container of the hungry pod that the API server has received.
 
-    A single time says nothing about the reason: containerd up to 2.2 now and then loses the kernel's word that a
-    container was killed for its memory, if the container ends with that. It then reports the reason Error.
+    A single end says nothing about the reason: containerd up to 2.2 sometimes misses the kernel's OOM event if the
+    container ends with it. Then containerd reports the reason Error.
     """
     states = [look(each.object, name) for each in pods.history("hungry") for look in (terminated, last_terminated)]
     return [state for state in states if state is not None]
@@ -261,7 +264,7 @@ def was_killed_for_memory(pods: Pods, name: str) -> bool:
 
 
 def message(found: V1Pod, name: str = "main") -> str | None:
-    """What a container told when it ended; None while it has not."""
+    """Return the termination message of a container, or None while it has not ended."""
     state = terminated(found, name)
     return None if state is None else state.message or ""
 
@@ -275,7 +278,7 @@ def has_ended(found: V1Pod) -> bool:
     return found.status.phase in ("Succeeded", "Failed")
 
 
-# Init containers and sidecars.
+# --- Init containers and sidecars -------------------------------------------------------------------
 
 
 def test_init_containers_run_in_order_and_a_failing_one_again(pods: Pods) -> None:
@@ -315,7 +318,7 @@ def test_failing_init_container_fails_the_pod_that_is_never_restarted(pods: Pods
 
 @pytest.mark.local
 def test_sidecars_start_in_order(pods: Pods) -> None:
-    """Each when the one before has started, by its probe, or ended; and the main container after all."""
+    """Each init container starts when the one before has ended or, as a sidecar, has started. Main starts last."""
     found = pods.wait_for_running("sidecars")
 
     logs = [pods.log("sidecars", name) for name in ("one", "plain", "two", "main")]
@@ -327,11 +330,14 @@ def test_sidecars_start_in_order(pods: Pods) -> None:
         assert status is not None and status.started and status.ready and status.state.running is not None
 
 
-# Processes.
+# --- Processes --------------------------------------------------------------------------------------
 
 
 def test_ephemeral_container_sees_its_target(core: CoreV1Api, namespace: Namespace) -> None:
-    """What `kubectl debug --target` asks for. Static pods have none: the API server refuses them."""
+    """An ephemeral container, as `kubectl debug --target` creates it, sees the processes of its target.
+
+    The API server refuses ephemeral containers for static pods.
+    """
     namespace.wait_for_running("debugged")
     looks = f"ps | grep -c ' [s]leep 7654$' > {MESSAGE}; cat /proc/1/cmdline | tr '\\0' ' ' >> {MESSAGE}; exit 0"
     debugger = {**shell(looks, "debugger"), "image": namespace.images.busybox, "targetContainerName": "main"}
@@ -353,11 +359,11 @@ def debugger_ended(found: V1Pod) -> V1ContainerStateTerminated | None:
 
 @pytest.mark.parametrize(("name", "count"), [("shared", "1\n"), ("not-shared", "0\n")])
 def test_containers_share_their_processes_if_told_to(pods: Pods, name: str, count: str) -> None:
-    found = pods.wait_for(name, "looked", lambda found: message(found, "looks") is not None)
+    found = pods.wait_for(name, "the processes counted", lambda found: message(found, "looks") is not None)
     assert message(found, "looks") == count
 
 
-# Restarts.
+# --- Restarts ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -371,7 +377,10 @@ def test_restart_policy_of_the_pod(pods: Pods, policy: str) -> None:
 
 
 def test_restart_policy_of_a_container(pods: Pods) -> None:
-    """It goes before that of the pod; and while one is to run again, the pod has not ended."""
+    """A container's restart policy overrides that of the pod.
+
+    The pod does not end while one of its containers will restart.
+    """
 
     def all_ran(found: V1Pod) -> bool:
         enough = all(restarts(found, policy.lower()) >= wanted for policy, wanted in POLICIES.items())
@@ -393,7 +402,7 @@ def test_exit_code_decides_about_the_restart(pods: Pods) -> None:
 
 
 def test_exit_code_restarts_all_containers(pods: Pods) -> None:
-    """Those that ended, those that run, and init containers, in the same sandbox."""
+    """All containers restart in the same sandbox: those that ended, those that run, and init containers."""
     found = pods.wait_for(
         "all-again",
         "all restarted",
@@ -405,13 +414,13 @@ def test_exit_code_restarts_all_containers(pods: Pods) -> None:
 
 @pytest.mark.local
 def test_pause_between_restarts_is_as_configured(pods: Pods, environment: Environment) -> None:
-    """By default the fourth were 80 s."""
+    """The longest pause between restarts is the configured one. By default the fourth pause would be 80 s."""
     pods.wait_for("crashes", "five restarts", lambda found: restarts(found) >= 5)
 
     assert environment.local is not None
     data = Path("pods", pods.uid("crashes"), "volumes", "kubernetes.io~empty-dir", "data")
     told = environment.local.kubelet.root_dir / data / "starts"
-    wait_for("the sixth start told", lambda: len(lines_of(told)) >= 6, TIMEOUT)
+    wait_for("the sixth start in the log", lambda: len(lines_of(told)) >= 6, TIMEOUT)
     starts = [float(line.split()[0]) for line in lines_of(told)]
     assert len(starts) == 6
     assert all(after - before >= LONGEST_PAUSE - 0.2 for before, after in itertools.pairwise(starts[1:]))
@@ -425,7 +434,7 @@ def waiting_message(found: V1Pod) -> str:
     return main.state.waiting.message or "" if main is not None and main.state.waiting is not None else ""
 
 
-# Ends.
+# --- Ends -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.local
@@ -436,7 +445,7 @@ def test_deadline_ends_the_pod(pods: Pods) -> None:
     assert ended.status.reason == "DeadlineExceeded"
     assert ended.status.message == "Pod was active on the node longer than the specified deadline"
     ((start,), (told,)) = log.when("start"), pods.wait_for_said(log, "SIGTERM")
-    # Else nobody would look before the pod is synced again, which is once a minute.
+    # The kubelet must notice the deadline by itself. The next periodic sync, up to a minute later, would be too late.
     assert told - start < DEADLINE + 25
 
 
@@ -453,7 +462,7 @@ def test_image_says_which_signal_stops_it(pods: Pods) -> None:
     assert not log.when("SIGTERM")
 
 
-# Messages.
+# --- Messages ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -473,7 +482,7 @@ def test_message_comes_from(pods: Pods, name: str, text: str) -> None:
 
 
 def test_message_is_capped(pods: Pods) -> None:
-    """At 4 KiB from a file; at 2 KiB, or 80 lines, from a log. The end is kept."""
+    """A message is cut to its last 4 KiB from a file, and to its last 2 KiB or 80 lines from a log."""
     found = pods.wait_for("long-messages", "ended", has_ended)
 
     written = "1234567\n" * 1000
@@ -483,7 +492,7 @@ def test_message_is_capped(pods: Pods) -> None:
 
 
 def test_messages_of_many_containers_share_a_cap(pods: Pods) -> None:
-    """Of 12 KiB, and of each message the beginning is kept."""
+    """The messages of many containers share 12 KiB, and the beginning of each message is kept."""
     found = pods.wait_for("many-messages", "ended", has_ended)
 
     written = "1234567\n" * 1000
@@ -491,7 +500,7 @@ def test_messages_of_many_containers_share_a_cap(pods: Pods) -> None:
         assert message(found, f"c{number}") == written[:3072]
 
 
-# Input and terminal.
+# --- Input and terminal -----------------------------------------------------------------------------
 
 
 def test_input_is_open_if_asked_for(pods: Pods) -> None:
@@ -509,7 +518,7 @@ def test_container_has_a_terminal_if_asked_for(pods: Pods, name: str, text: str)
 
 @pytest.mark.local
 def test_input_once_reaches_the_runtime(pods: Pods, environment: Environment) -> None:
-    """That it ends with the first who is attached is the runtime's part."""
+    """The kubelet passes `stdinOnce` to the runtime, which then closes the input after the first attached client."""
     assert environment.local is not None
     found = pods.wait_for(
         "terminal",
@@ -526,11 +535,11 @@ def test_input_once_reaches_the_runtime(pods: Pods, environment: Environment) ->
     assert asked == {"open": (True, False), "once": (True, True)}
 
 
-# Memory.
+# --- Memory -----------------------------------------------------------------------------------------
 
 
 def test_container_that_takes_too_much_memory_is_killed_alone(pods: Pods) -> None:
-    # The hog may have been killed before the last container is started.
+    # The hog may be killed before the last container has started.
     found = pods.wait_for(
         "hungry",
         "the hog killed for its memory",
@@ -543,7 +552,7 @@ def test_container_that_takes_too_much_memory_is_killed_alone(pods: Pods) -> Non
 
 @pytest.mark.local
 def test_process_that_takes_too_much_memory(pods: Pods) -> None:
-    """With cgroups of version 2 all processes of its container die, else it alone, which its parent is told."""
+    """With cgroups v2 all processes of the container die. Otherwise only that process dies, which its parent learns."""
     if V2:
         pods.wait_for("hungry", "the parent killed", lambda _: was_killed_for_memory(pods, "parent"))
         assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(137, None)}

@@ -1,6 +1,6 @@
-"""Volumes of a CSI driver that is a program of its own on the node: what containers see, and what the driver is asked.
+"""Test volumes of CSI drivers, which run as separate programs on the node: the containers' view and the drivers' calls.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubernetes.client import CoreV1Api, StorageV1Api, V1CSINodeDriver
 pytestmark = pytest.mark.local
 
 DRIVER, PLAIN, NOBODY = "e2e.csi", "plain.csi", "nobody.csi"
-# A class of volumes that may grow.
+# Volumes of this storage class may grow.
 GROWING = "growing.e2e.csi"
 ZONE = "topology.e2e.csi/zone"
 NODE_ID = "the-node"
@@ -39,7 +39,7 @@ def storage(environment: Environment) -> StorageV1Api:
 
 @pytest.fixture(scope="module")
 def drivers(local: LocalCluster, storage: StorageV1Api, namespace: Namespace) -> Iterator[dict[str, CSIDriver]]:
-    """One that does all that can be done, and one that does as little as can be."""
+    """Yield one driver with every capability and one with none."""
     _put_driver(
         storage,
         DRIVER,
@@ -60,7 +60,7 @@ def drivers(local: LocalCluster, storage: StorageV1Api, namespace: Namespace) ->
     with full, plain:
         yield {DRIVER: full, PLAIN: plain}
         full.forget_faults()
-        # Without their drivers, pods that a failed test left would not end.
+        # Without their drivers, pods that a failed test left behind would not end.
         _delete_pods(namespace)
     for name in (DRIVER, PLAIN, NOBODY):
         storage.delete_csi_driver(name)
@@ -73,7 +73,7 @@ def driver(drivers: dict[str, CSIDriver]) -> CSIDriver:
 
 
 def _put_driver(storage: StorageV1Api, name: str, **spec: Any) -> None:
-    """Tell the cluster what a driver wants."""
+    """Create a driver's CSIDriver object."""
     storage.create_csi_driver({"metadata": {"name": name}, "spec": spec})
 
 
@@ -86,12 +86,12 @@ def _delete_pods(namespace: Namespace) -> None:
 
 
 def handle(namespace: Namespace, name: str) -> str:
-    """What the driver knows the volume of a claim by."""
+    """Return the handle by which the driver knows the volume of a claim."""
     return f"{namespace.name}-{name}"
 
 
 def put(namespace: Namespace, name: str, mode: str = "Filesystem", driver: str = DRIVER, **csi: Any) -> None:
-    """A claim that is bound to a volume of a driver."""
+    """Create a claim that is bound to a volume of a driver."""
     spec = {key: csi.pop(key) for key in ("accessModes", "mountOptions", "storageClassName") if key in csi}
     source = {"csi": {"driver": driver, "volumeHandle": handle(namespace, name), **csi}}
     put_claimed(namespace, name, source, mode, **spec)
@@ -136,7 +136,7 @@ def _with(manifest: Manifest, source: dict[str, Any]) -> Manifest:
     return manifest
 
 
-# Registration.
+# --- Registration -----------------------------------------------------------------------------------
 
 
 def test_node_tells_of_its_drivers(
@@ -154,12 +154,12 @@ def test_node_tells_of_its_drivers(
     node = core.read_node(environment.node)
     assert node.metadata.labels[ZONE] == "a"
     assert json.loads(node.metadata.annotations["csi.volume.kubernetes.io/nodeid"])[DRIVER] == NODE_ID
-    # The driver is told after the API server is.
-    told = wait_for("the driver is told", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
+    # The kubelet updates the API server before it notifies the driver.
+    told = wait_for("the driver's notification", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
     assert told[-1].request == {"plugin_registered": True}
 
 
-# What containers see, and what the driver is asked.
+# --- The containers' view and the drivers' calls ----------------------------------------------------
 
 
 def test_volume_with_everything(namespace: Namespace, driver: CSIDriver, environment: Environment) -> None:
@@ -196,7 +196,7 @@ def test_driver_gets_tokens_of_the_pods_account(namespace: Namespace, driver: CS
 
 
 def test_driver_that_wants_nothing(namespace: Namespace, drivers: dict[str, CSIDriver]) -> None:
-    """No attachment, no staging, no pod's name, no group."""
+    """The driver without capabilities gets no attachment, no staging, no pod name and no group."""
     assert told(namespace, "plain") == "content\n0\n"
     plain = drivers[PLAIN]
     volume = handle(namespace, "plain")
@@ -229,7 +229,9 @@ def test_volume_of_two_pods_is_staged_once(
 def test_device(core: CoreV1Api, namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
     (found,) = namespace.wait_for_running("block")
     disk = driver.state / "volumes" / handle(namespace, "block") / "disk"
-    assert len(loop_devices(disk)) == 2, "the driver's, and one by which the kubelet keeps it open"
+    assert len(loop_devices(disk)) == 2, (
+        "expected the driver's loop device, and one by which the kubelet keeps the file open"
+    )
     container_id = found.status.container_statuses[0].container_id.rpartition("/")[2]
     said = local.cri.exec(container_id, "sh", "-c", "echo to the disk | dd of=/dev/v conv=fsync 2>/dev/null")
     assert said.exit_code == 0, said
@@ -244,7 +246,8 @@ def test_volume_grows_under_its_pod(core: CoreV1Api, namespace: Namespace, drive
     namespace.wait_for_running("grows")
     grow(namespace, "grows", "40Mi")
     wait_for_claim(namespace, "grows", "to grow", lambda claim: claim.status.allocated_resource_statuses)
-    # The kubelet looks at claims when it looks at pods, at least every minute or two.
+    # The kubelet checks a pod's claims when it syncs the pod, at least every minute or two. The annotation causes a
+    # sync at once.
     core.patch_namespaced_pod("grows", namespace.name, {"metadata": {"annotations": {"look": "at the claim"}}})
     claim = wait_for_claim(namespace, "grows", "grown", lambda claim: claim.status.capacity.get("storage") == "40Mi")
     (call,) = driver.calls(EXPAND, volume=handle(namespace, "grows"))
@@ -266,7 +269,7 @@ def test_volume_within_a_pods_spec(core: CoreV1Api, namespace: Namespace, driver
     assert not (driver.state / "volumes" / publish.volume).exists()
 
 
-# What goes wrong.
+# --- Failures ---------------------------------------------------------------------------------------
 
 
 def test_driver_that_is_not_there(namespace: Namespace) -> None:
@@ -276,7 +279,7 @@ def test_driver_that_is_not_there(namespace: Namespace) -> None:
 
 
 def test_driver_that_fails(namespace: Namespace, driver: CSIDriver) -> None:
-    """What it says is told, and it is asked again."""
+    """An event repeats the driver's error, and the kubelet calls the driver again."""
     volume = volume_name(namespace, "fails")
     why = "rpc error: code = Internal desc = no bed of roses"
     namespace.wait_for_event("fails", "FailedMount", f'MountVolume.SetUp failed for volume "{volume}" : {why}')
@@ -286,7 +289,7 @@ def test_driver_that_fails(namespace: Namespace, driver: CSIDriver) -> None:
 
 
 def test_volume_is_published_again_for_new_tokens(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
-    """The driver asked for it; at the same place, and what is mounted there stays."""
+    """For a driver that wants it, the kubelet publishes a volume again, at the same path, and keeps what is mounted."""
     namespace.wait_for_running("grows")
     volume = handle(namespace, "grows")
     before = len(driver.calls(PUBLISH, volume=volume))
@@ -301,7 +304,7 @@ def test_volume_is_published_again_for_new_tokens(core: CoreV1Api, namespace: Na
     assert driver.calls(UNPUBLISH, volume=volume) == []
 
 
-# Ends and beginnings.
+# --- Ends and restarts ------------------------------------------------------------------------------
 
 
 def test_driver_dies_in_the_middle_of_publishing(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
@@ -345,7 +348,7 @@ def test_kubelet_is_killed_with_a_volume_mounted(
 def test_nothing_is_left(
     namespace: Namespace, drivers: dict[str, CSIDriver], storage: StorageV1Api, environment: Environment
 ) -> None:
-    """All pods are deleted: no mount, no staged volume, no attachment; a driver that ends is no more the node's."""
+    """After the deletion of all pods, no mount, staged volume or attachment is left. A stopped driver is forgotten."""
     _delete_pods(namespace)
     driver = drivers[DRIVER]
     wait_for("all unmounted", lambda: not any("kubernetes.io~csi" in each for each in driver.mounts()), TIMEOUT)

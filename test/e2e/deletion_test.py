@@ -1,6 +1,6 @@
-"""Pods that are deleted: gracefully, by force, with hooks and finalizers, and what the API server is told meanwhile.
+"""Test the deletion of pods: graceful or forced, with hooks and finalizers, and the statuses that the API server gets.
 
-All pods are made by the first fixture, for they are to run before they are deleted.
+A fixture creates all pods, because they must run before they are deleted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from framework.pods import pod, shell, sleeper
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import NotFoundException
 
-# That a container runs does not say that its shell has come so far as to heed a signal.
+# A running container does not mean that its shell already handles signals.
 TRAPS: dict[str, Any] = {"exec": {"command": ["test", "-e", "/tmp/traps"]}, "periodSeconds": 1, "timeoutSeconds": 10}
-# Ends 3 s after it is told to, and well.
+# The process ends successfully 3 s after the signal.
 END = "sleep 3; echo -n ended > /dev/termination-log; exit 0"
 SLOW = f"trap '{END}' TERM; touch /tmp/traps; while true; do sleep 1000 & wait $!; done"
 ENDS = "trap 'exit 0' TERM; touch /tmp/traps; while true; do sleep 1000 & wait $!; done"
 STUBBORN = "trap '' TERM; while true; do sleep 1; done"
-# The main process sees what the hook did before it was told to end.
+# The main process must see what the hook did before the process gets its signal.
 HOOKED = "trap 'cat /tmp/hook > /dev/termination-log; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 FINALIZER = "example.com/hold"
 RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
@@ -45,8 +45,8 @@ def pods(core: CoreV1Api, namespace: Namespace) -> Iterator[None]:
     namespace.create(pod("crashing", shell("exit 1"), grace=30))
     namespace.create(pod("ended", shell("exit 0"), restartPolicy="Never"))
     yield
-    # What no test has deleted would hold the namespace: one by its finalizer, others for as long as they may take to
-    # end. They may go meanwhile.
+    # Pods that no test has deleted would delay the deletion of the namespace: one has a finalizer, and others have a
+    # long grace period. They may go meanwhile.
     for found in namespace.pods.all():
         name = found.metadata.name
         with suppress(NotFoundException):
@@ -56,7 +56,7 @@ def pods(core: CoreV1Api, namespace: Namespace) -> Iterator[None]:
 
 
 def seconds_to_end(namespace: Namespace, name: str, since: float) -> float:
-    """From a moment before it was deleted to when its object was seen to be gone."""
+    """Return the seconds from `since`, a moment before the deletion, until the object was gone."""
     return namespace.history(name)[-1].at - since
 
 
@@ -128,7 +128,7 @@ def test_forced_deletion_frees_the_name_at_once(core: CoreV1Api, namespace: Name
 
     core.delete_namespaced_pod("forced", namespace.name, grace_period_seconds=0)
 
-    # Long before its grace is over.
+    # This is long before its grace period ends.
     namespace.wait_deleted("forced", timeout=20)
     namespace.create(pod("forced", sleeper()))
     (second,) = namespace.wait_for_running("forced")
@@ -155,7 +155,7 @@ def test_crashing_pod_goes_without_waiting_for_its_back_off(core: CoreV1Api, nam
     core.delete_namespaced_pod("crashing", namespace.name)
 
     namespace.wait_deleted("crashing")
-    # Neither does it wait for its grace.
+    # The pod does not wait for its grace period either.
     assert seconds_to_end(namespace, "crashing", begun) < 30
 
 
@@ -168,7 +168,7 @@ def test_ended_pod_goes_at_once(core: CoreV1Api, namespace: Namespace) -> None:
 
 
 def test_deleted_pod_never_looks_alive_again(namespace: Namespace) -> None:
-    """Of all pods of this file: once ended, a phase stays as it is."""
+    """For all pods of this file, a phase that has ended stays as it is."""
     for name in ("slow", "stubborn", "hooked", "ended"):
         phases = [each.object.status.phase for each in namespace.history(name) if each.type != "DELETED"]
         order = ["Pending", "Running", "Succeeded", "Failed"]

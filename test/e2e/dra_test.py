@@ -1,4 +1,4 @@
-"""Claims of devices that a driver prepares: what containers get of them, and whom else the node tells."""
+"""Test device claims that a driver prepares: what containers get, and what the PodResources API shows."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def driver(local: LocalCluster, environment: Environment) -> Iterator[DRADriver]
 
 
 def describes_devices(namespace: Namespace) -> bool:
-    """Whether the runtime knows CDI: containerd before 1.7 does not, and passes over devices in silence."""
+    """Report whether the runtime supports CDI. containerd before 1.7 ignores CDI devices silently."""
     node = namespace.core.read_node(namespace.node)
     found = re.match(r"containerd://v?(\d+)\.(\d+)", node.status.node_info.container_runtime_version)
     return found is None or (int(found[1]), int(found[2])) >= (1, 7)
 
 
 def start(namespace: Namespace, manifest: Manifest) -> str:
-    """A pod that is bound once the claim of its name was allocated; returns the claim's UID."""
+    """Create a pod, bind it once the claim of its name is allocated, and return the claim's UID."""
     name = manifest["metadata"]["name"]
     claims = ResourceV1Api(namespace.api)
     made = claims.create_namespaced_resource_claim(namespace.name, claim(name, [DRIVER]))
@@ -49,7 +49,7 @@ def start(namespace: Namespace, manifest: Manifest) -> str:
     status = allocated([DRIVER], [(name, uid)], namespace.node)
     claims.patch_namespaced_resource_claim_status(name, namespace.name, {"status": status})
     binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": namespace.node}}
-    # The client expects a binding for an answer, and gets a status.
+    # The client expects a binding as the answer, but the server sends a status.
     namespace.core.create_namespaced_pod_binding(name, namespace.name, binding, _preload_content=False)
     return str(made.metadata.uid)
 
@@ -70,7 +70,7 @@ def test_container_has_its_devices(namespace: Namespace, driver: DRADriver) -> N
         assert "DEVICE_GPU" not in seen
     request = driver.calls(PREPARE)[-1].request
     assert request == {"claims": [{"namespace": namespace.name, "uid": uid, "name": "looks"}]}
-    # Once its containers have ended, nobody uses them any more.
+    # Once its containers have ended, no pod uses the devices any longer.
     wait_for("the devices given back", lambda: asked(driver, UNPREPARE, "looks"), TIMEOUT, driver.describe)
     assert not [each for each in driver.prepared() if uid in each]
 

@@ -1,6 +1,6 @@
-"""Empty directories: on disk, in memory, of huge pages; who may write, what they hold, when they go.
+"""Test empty directories on disk, in memory and of huge pages: who may write, how much they hold, and when they go.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kubernetes.client import V1Node
 from kubernetes.utils import parse_quantity
 
 V = [mounted("v", "/v")]
-# Limits of memory are those of such directories.
+# The memory limit also limits the size of directories in memory.
 LIMITS = {"limits": {"memory": "32Mi"}}
 SIZE = "df -k /v | tail -n 1 | awk '{ print $2 }'"
 HUGE_PAGES = "hugepages-2Mi"
 HUGE_PAGES_OF_MACHINE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
-# For two pods.
+# Two pods need these pages.
 PAGES = 4
 
 
@@ -106,7 +106,7 @@ def test_all_goes_with_the_pod(pods: Pods, local: LocalCluster) -> None:
 
 @pytest.fixture
 def huge_pages(namespace: Namespace, environment: Environment) -> Iterator[None]:
-    """A node on this machine gets some for a while. A kubelet learns of them when it starts."""
+    """Give a node on this machine huge pages for a while. A kubelet discovers huge pages only when it starts."""
 
     def has_some() -> bool:
         return has_huge_pages(namespace.core.read_node(namespace.node))

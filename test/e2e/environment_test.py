@@ -1,7 +1,7 @@
-"""What a container finds around it: its variables, its hosts file, its name and its name service.
+"""Test the environment of a container: its variables, its hosts file, its hostname and its DNS configuration.
 
-Containers write what they find as their termination message. All pods are made by the first fixture, and each test
-then looks at its own, so that their waiting overlaps.
+Containers write what they find into their termination message. A fixture creates all pods, and each test then checks
+its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from framework.waiting import wait_for
 from kubernetes.client import CoreV1Api, V1Pod
 from kubernetes.utils import parse_quantity
 
-# What is tried again is tried again after a while.
+# Tests wait longer for a retry, because retries come only after a back-off.
 AGAIN = 2 * TIMEOUT
-# All that a container was given: a shell hands on only what has a name that it likes.
+# This lists all variables of the container. The shell's own list would omit names that are invalid in a shell.
 ENVIRONMENT = "tr '\\0' '\\n' < /proc/1/environ"
-# Of 63 characters, and nine more.
+# The hostname is the first 63 characters of this name, without the hyphen at their end.
 LONG_NAME = "a-name-that-is-longer-than-a-host-name-may-be-so-that-it-is-cut--0123456789"
 REFUSAL = "static pods may not reference configmaps"
 SERVICE_IP, SERVICE_PORT = "10.96.7.7", 8080
 
 
 def look(command: str, name: str = "main", **fields: object) -> dict[str, Any]:
-    """A container that tells what the command prints, and ends."""
+    """Return a container that reports what the command prints, and ends."""
     return shell(f"{{ {command}; }} > /dev/termination-log", name, **fields)
 
 
@@ -59,7 +59,7 @@ def of_secret(name: str, secret: str, key: str, **fields: object) -> dict[str, A
 
 
 def told(pods: Pods | Namespace, name: str, timeout: float = TIMEOUT) -> str:
-    """What the pod's container has told."""
+    """Wait until the pod's container has ended, and return its termination message."""
     found = pods.wait_for(name, "told", lambda found: terminated(found), timeout)
     ended = terminated(found)
     assert ended is not None
@@ -68,16 +68,16 @@ def told(pods: Pods | Namespace, name: str, timeout: float = TIMEOUT) -> str:
 
 
 def variables(text: str) -> dict[str, str]:
-    """From lines NAME=VALUE."""
+    """Parse lines of the form NAME=VALUE."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-# ---- The pods ----
+# --- The pods ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", autouse=True)
 def services(core: CoreV1Api, environment: Environment, namespace: Namespace) -> Iterator[None]:
-    """A service of the namespace, and the one of the API server, which the test API server does not make."""
+    """Create a service in the namespace, and the API server's service, which the test API server does not create."""
 
     def service(name: str, ip: str, port: int) -> dict[str, Any]:
         ports = [{"name": "web", "port": port, "protocol": "TCP"}]
@@ -117,7 +117,7 @@ def make_objects(namespace: Namespace) -> None:
 
 
 def from_objects() -> list[Manifest]:
-    """Pods that refer to objects of the API server, as static pods may not."""
+    """List pods that refer to objects of the API server, which static pods must not do."""
     sources = [
         {"configMapRef": {"name": "settings"}},
         {"secretRef": {"name": "settings"}},
@@ -237,7 +237,7 @@ def others() -> list[Manifest]:
         return look(ENVIRONMENT, env=[{"name": "A", "valueFrom": {"fileKeyRef": reference}}])
 
     files = {"initContainers": [write], "volumes": [{"name": "data", "emptyDir": {}}]}
-    # The kubelet may not have heard of the service yet.
+    # The kubelet may not have received the service yet. So the container fails and restarts until it has the service.
     linked = look(f"env | grep -q THE_WEB && {ENVIRONMENT}")
     return [
         once("from-file", from_file(key), **files),
@@ -248,7 +248,7 @@ def others() -> list[Manifest]:
     ]
 
 
-# ---- /etc/hosts ----
+# --- /etc/hosts -------------------------------------------------------------------------------------
 
 LOOPBACK = """\
 # Kubernetes-managed hosts file.
@@ -263,7 +263,7 @@ ALIASES = "\n# Entries added by HostAliases.\n192.0.2.1\tone.test\tuno.test\nfd0
 
 
 def addresses(pods: Pods, name: str) -> list[str]:
-    """All that the pod ever had: when it has ended, it has none."""
+    """List all addresses that the pod has ever had, because a pod that has ended has none."""
     found = {each.ip for version in pods.history(name) for each in version.object.status.pod_ips or []}
     return sorted(found, key=lambda ip: ":" in ip)
 
@@ -306,7 +306,7 @@ def test_hosts_file_of_the_container_itself_is_left_alone(pods: Pods) -> None:
     assert told(pods, "hosts-own") == "192.0.2.9 mine.test\n"
 
 
-# ---- The pod's name ----
+# --- The pod's hostname -----------------------------------------------------------------------------
 
 
 def test_host_name_is_the_pods(pods: Pods) -> None:
@@ -336,7 +336,7 @@ def test_full_name_that_is_too_long_for_the_kernel(pods: Pods) -> None:
         r"\(64 characters is the max, \d+ characters requested\)",
     )
     assert event.type == "Warning"
-    # The status may come after the event.
+    # The status may arrive after the event.
     found = pods.wait_for("full-name-too-long", "waits", lambda found: waiting_reason(found) == "ContainerCreating")
     assert found.status.phase == "Pending"
 
@@ -356,11 +356,11 @@ def test_host_name_on_the_nodes_network_is_the_nodes(pods: Pods, environment: En
         assert name == socket.gethostname()
 
 
-# ---- Its name service ----
+# --- The pod's DNS configuration --------------------------------------------------------------------
 
 
 def resolv_conf(text: str) -> dict[str, list[str]]:
-    """nameserver, search and options, each in its order."""
+    """Return the values of nameserver, search and options, each in the order of the file."""
     found: dict[str, list[str]] = {"nameserver": [], "search": [], "options": []}
     for line in text.splitlines():
         if (words := line.split()) and words[0] in found:
@@ -369,7 +369,7 @@ def resolv_conf(text: str) -> dict[str, list[str]]:
 
 
 def assert_of_cluster(found: dict[str, list[str]], pods: Pods, environment: Environment) -> None:
-    """As far as the cluster goes, in front of what else there is."""
+    """Check that the cluster's settings come first. Other settings may follow."""
     first, second, domain = found["search"][:3]
     assert (first, second) == (f"{pods.namespace.name}.svc.{domain}", f"svc.{domain}")
     if environment.local is not None:
@@ -424,7 +424,7 @@ def test_more_than_a_resolver_can_take(pods: Pods, environment: Environment) -> 
     pods.wait_for_event("dns-too-much", "DNSConfigForming", re.escape(message))
 
 
-# ---- Variables ----
+# --- Variables --------------------------------------------------------------------------------------
 
 
 def test_variables_of_the_downward_api(pods: Pods, environment: Environment) -> None:
@@ -447,7 +447,9 @@ def test_variables_of_resources(core: CoreV1Api, pods: Pods, environment: Enviro
     found = variables(told(pods, "downward"))
     assert (found["CPU"], found["CPUS"], found["MEMORY"]) == ("250", "1", "32")
     allocatable = parse_quantity(core.read_node(environment.node).status.allocatable["memory"])
-    assert found["OTHER"] == str(-(-allocatable // 1024)), "without a limit all that the node has"
+    assert found["OTHER"] == str(-(-allocatable // 1024)), (
+        "without a limit the value is not the node's allocatable memory"
+    )
     assert found["CHAIN"] == f"{pods.full_name('downward')}-250-$(LATER)"
 
 
@@ -495,7 +497,7 @@ def test_container_starts_when_what_it_misses_is_there(namespace: Namespace) -> 
 
 
 def saw(namespace: Namespace, name: str, text: str) -> None:
-    """Wait until a container of the pod has told so; it ends again and again, and starts after longer pauses."""
+    """Wait until a container of the pod has reported the text. The container restarts after growing delays."""
 
     def has(found: V1Pod) -> bool:
         ends = (state for state in (terminated(found), last_terminated(found)) if state is not None)

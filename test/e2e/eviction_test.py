@@ -1,7 +1,7 @@
-"""Pods that take more of the node's disk than they may. What becomes of a node under pressure, the node tests look at.
+"""Test pods that exceed their limits for the node's disk.
 
-Static pods stay, as all critical pods do: nobody would bring them back. All pods are made by the first fixture, so that
-the node measures them at the same time.
+The node tests (test/e2e_node) cover a node under pressure. Static pods stay, as all critical pods do, because nothing
+would recreate them. A fixture creates all pods, so that the node measures them at the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell
 
-# What is said of each, in upstream's words.
+# Each message repeats the Go kubelet's.
 OVER = {
     "directory": 'Usage of EmptyDir volume "v" exceeds the limit "4Mi". ',
     "pod": "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. ",
@@ -51,7 +51,7 @@ def test_pod_over_its_limit_is_evicted(namespace: Namespace, name: str) -> None:
 
     assert evicted.status.phase == "Failed"
     assert evicted.status.message.startswith(OVER[name])
-    # It is its own doing, not that of the node.
+    # The pod caused its own eviction, so the node did not disrupt it.
     assert "DisruptionTarget" not in conditions(evicted)
     event = namespace.wait_for_event(name, "Evicted", OVER[name])
     assert event.type == "Warning" and event.message == evicted.status.message
@@ -69,7 +69,7 @@ def test_critical_pod_stays(both_ways: dict[str, Pods], local: LocalCluster) -> 
 
 
 def stays(pods: Pods, local: LocalCluster, full_name: str, name: str) -> None:
-    """The kubelet has seen what a pod takes, and does nothing about it."""
+    """Check that the kubelet has noticed the pod's disk usage and does nothing about it."""
     whose = f'pod="{pods.namespace.name}/{full_name}"'
     local.kubelet.wait_for_log("Eviction manager: cannot evict a critical pod", whose)
     found = pods.wait_for(name, "running", is_running)

@@ -1,7 +1,7 @@
-"""Hooks of containers: that they run, when, what becomes of a container whose hook fails, and of hooks without end.
+"""Test container hooks: whether and when they run, hooks that fail, and hooks that never end.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps. Times are
-those that the containers write themselves.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap. All times are those that
+the containers write themselves.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from kubernetes.client import V1Pod
 
 pytestmark = pytest.mark.local
 
-# Says when it begins and when it is told to end.
+# The script logs when it begins and when it gets its signal.
 LIVES = "trap 'say told; exit 0' TERM; say begun; while true; do sleep 1000 & wait $!; done"
 STUBBORN = "trap 'say told' TERM; say begun; while true; do sleep 1000 & wait $!; done"
-# The command lines of these are found among all processes.
+# The tests find these commands among all processes by their command lines.
 HANGING_STOP = "sleep 987001"
 HANGING_START = "sleep 987002"
-# Seconds, enough for a busy node to begin the hook.
+# A busy node needs at most this many seconds to start the hook.
 HANGING_GRACE = 8
-# Bytes, of each kind of output.
+# Each output stream is cut to this many bytes.
 MOST_OUTPUT = 10 * 1024
 
 
 def in_log(words: str) -> dict[str, object]:
-    """A hook that writes into the log of its container. The file opens once the container's program has begun."""
+    """Return a hook that writes into its container's log, as soon as the container's program has started."""
     return {"exec": {"command": ["sh", "-c", f"until {{ {SAY} {words}; }} > /proc/1/fd/1; do sleep 0.1; done"]}}
 
 
@@ -50,7 +50,7 @@ def get(**fields: object) -> dict[str, object]:
     return {"httpGet": fields}
 
 
-# Each fails after the container has started.
+# Each of these hooks fails after the container has started.
 BAD_STARTS: dict[str, dict[str, object]] = {
     "exit-code": bad_exec("echo not well; exit 4"),
     "no-command": {"exec": {"command": ["/not-there"]}},
@@ -96,7 +96,7 @@ def seen(namespace: Namespace, local: LocalCluster) -> Iterator[Pods]:
 
 
 def processes(command: str) -> list[int]:
-    """The processes of the machine that run exactly this."""
+    """List the processes of the machine that run exactly this command."""
     wanted = command.replace(" ", "\0").encode() + b"\0"
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -114,7 +114,7 @@ def logged(seen: Pods, name: str, container: str = "main") -> ContainerLog:
 
 
 def started(seen: Pods, name: str) -> ContainerLog:
-    """The log of a container that runs, and is ready to be told to end."""
+    """Wait until the container runs and can handle its signal, and return its log."""
     seen.wait_for_running(name)
     log = logged(seen, name)
     seen.wait_for_said(log, "begun")
@@ -126,7 +126,7 @@ def only(times: list[float]) -> float:
     return time
 
 
-# After the start.
+# --- postStart --------------------------------------------------------------------------------------
 
 
 def test_post_start_exec(seen: Pods) -> None:
@@ -181,7 +181,7 @@ def test_post_start_that_fails_ends_the_container(namespace: Namespace, name: st
     waiting = found.status.container_statuses[0].state.waiting
     assert waiting is not None
     assert re.fullmatch(MESSAGES[name], waiting.message, re.DOTALL), waiting.message[:1000]
-    assert len(waiting.message) < 3 * MOST_OUTPUT, "the status stays small"
+    assert len(waiting.message) < 3 * MOST_OUTPUT, "the hook's output makes the status too large"
     ended = last_terminated(found)
     assert ended is not None
     namespace.wait_for_event(f"bad-{name}", "FailedPostStartHook", "PostStartHook failed", "spec.containers{main}")
@@ -195,11 +195,11 @@ def test_post_start_without_end_does_not_hold_up_the_end_of_the_pod(seen: Pods) 
     seen.delete("start-hangs")
     seen.wait_deleted("start-hangs")
 
-    assert log.when("told"), "it was told to end"
+    assert log.when("told"), "the process got no signal"
     assert processes(HANGING_START) == []
 
 
-# Before the end.
+# --- preStop ----------------------------------------------------------------------------------------
 
 
 def test_pre_stop_exec_runs_before_the_process_is_told(seen: Pods) -> None:
@@ -211,7 +211,7 @@ def test_pre_stop_exec_runs_before_the_process_is_told(seen: Pods) -> None:
 
 
 def test_pre_stop_http(seen: Pods) -> None:
-    """To a port of the container that has a name."""
+    """A preStop hook may send its HTTP request to a named port of its container."""
     log = started(seen, "stop-http")
     seen.delete("stop-http")
     seen.wait_deleted("stop-http")
@@ -240,7 +240,7 @@ def test_pre_stop_sleep_is_cut_at_the_end_of_the_grace_period(seen: Pods) -> Non
     seen.wait_for_event("stop-sleep-long", "FailedPreStopHook", text, "spec.containers{main}")
     seen.wait_deleted("stop-sleep-long")
 
-    # Much less than the hook wants.
+    # This is much less than the hook's own duration.
     assert 3.9 <= only(log.when("told")) - before <= 60
 
 
@@ -256,7 +256,7 @@ def test_pre_stop_that_fails_is_told_and_the_pod_goes(seen: Pods) -> None:
 
 
 def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
-    """Of twelve seconds the hook takes three, so a process that does not listen has nine left."""
+    """The hook uses three seconds of the grace period of twelve, so a process that ignores its signal has nine left."""
     log = started(seen, "stop-takes-time")
     before = uptime()
     seen.delete("stop-takes-time")
@@ -265,12 +265,13 @@ def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
     state = terminated(last)
     assert state is not None and state.exit_code == 137
     assert only(log.when("told")) >= only(log.when("done")) >= before + 2.9
-    # Fifteen seconds without that, and more on a busy machine: how much is left is for the unit tests to say.
+    # Without that rule it would take fifteen seconds, and more on a busy machine. The unit tests check how much is
+    # left.
     assert uptime() - before >= 11.5
 
 
 def test_pre_stop_without_end(seen: Pods, local: LocalCluster) -> None:
-    """After the grace period the process has two more seconds; nothing of the hook is left."""
+    """A hook without end uses up the grace period. The process gets two more seconds, and the hook is killed."""
     log = started(seen, "stop-hangs")
     before = uptime()
     seen.delete("stop-hangs")
@@ -287,7 +288,7 @@ def test_pre_stop_without_end(seen: Pods, local: LocalCluster) -> None:
 
 
 def assert_no_threads_of_hooks(local: LocalCluster) -> None:
-    """Threads that run preStop hooks end with them."""
+    """Check that the threads of preStop hooks have ended with their hooks."""
 
     def names() -> list[str]:
         found = []
@@ -302,6 +303,6 @@ def assert_no_threads_of_hooks(local: LocalCluster) -> None:
 
 
 def test_pods_without_hooks_are_not_held_up(namespace: Namespace) -> None:
-    """While all those above start, hang and fail."""
+    """A pod without hooks starts while the hooks of other pods hang and fail."""
     namespace.create(pod("plain", sleeper()))
     namespace.wait_for_running("plain")

@@ -1,7 +1,6 @@
-"""Directories and files of the node: each type that may be asked for, who sees what is mounted in them, and what is
-read-only.
+"""Test hostPath volumes: each type, mount propagation, and read-only mounts.
 
-What is not there or of another type is in volume_faults_test.py.
+volume_faults_test.py tests paths that do not exist or have another type.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from framework.volumes import looker, mounted, once, told
 from kubernetes.client import CoreV1Api
 
 SHOW = "stat -c '%a %F' /v"
-# Where any node has something of the type.
+# Every node has these paths of each type.
 ANYWHERE = {
     "directory": ("/etc", "Directory", "directory"),
     "untyped": ("/etc", "", "directory"),
     "file": ("/etc/passwd", "File", "regular file"),
     "character": ("/dev/null", "CharDevice", "character special file"),
 }
-# What is made where nothing is: its type, and what is to be found then.
+# Each kind maps to the type that creates a missing path, and what the kubelet creates.
 MADE = {"directory": ("DirectoryOrCreate", "755 directory"), "file": ("FileOrCreate", "644 regular empty file")}
-# Tells when it sees that something was mounted below the volume; mounts something itself if it may.
+# The script mounts a file system below the volume if it may, and logs when it sees a mount that the node makes there.
 WATCH = """
 mkdir -p /v/inner && mount -t tmpfs none /v/inner 2>/dev/null && touch /v/inner/file && say mounted
 trap 'umount /v/inner 2>/dev/null; exit 0' TERM
@@ -66,7 +65,7 @@ def test_socket(pods: Pods, local: LocalCluster) -> None:
 @pytest.mark.local
 def test_block_device(pods: Pods) -> None:
     if not (devices := sorted(Path("/dev").glob("loop[0-9]*"))):
-        pytest.skip("the machine has no block device that it could do without")
+        pytest.skip("the machine has no unused block device")
     pods.create(looks("block", devices[0], "BlockDevice"))
     assert told(pods, "block").endswith("block special file\n")
 
@@ -97,7 +96,7 @@ def test_content_is_the_nodes_and_stays(pods: Pods, tmp_path: Path) -> None:
 
 @contextmanager
 def mount_of_its_own(path: Path) -> Iterator[None]:
-    """Make a directory a mount whose mounts are told of to others, until the end; what is mounted below goes, too."""
+    """Make the directory a shared mount. At the end, unmount it with all mounts below it."""
     with ExitStack() as stack:
         subprocess.run(["mount", "--bind", path, path], check=True)
         stack.callback(lambda: subprocess.run(["umount", "--recursive", "--lazy", path], check=True))
@@ -105,7 +104,7 @@ def mount_of_its_own(path: Path) -> Iterator[None]:
         yield
 
 
-# mountPropagation → whether the container sees what the node mounts, and the node what the container mounts.
+# Each mode maps to whether the container sees the node's mounts, and whether the node sees the container's mounts.
 PROPAGATION = {"None": (False, False), "HostToContainer": (True, False), "Bidirectional": (True, True)}
 
 
@@ -139,7 +138,7 @@ def test_mount_propagation(pods: Pods, tmp_path: Path, mode: str) -> None:
 def test_read_only_mounts_below(
     core: CoreV1Api, namespace: Namespace, local: LocalCluster, tmp_path: Path, mode: str
 ) -> None:
-    """What is mounted below a read-only volume can be written to, unless that is read-only as well."""
+    """Mounts below a read-only volume stay writable, unless the volume is mounted recursively read-only."""
     possible = has_recursive_read_only(local)
     if mode == "Enabled" and not possible:
         pytest.skip("the runtime has no recursive read-only mounts")

@@ -1,4 +1,4 @@
-"""Volumes that are the content of an image, where the runtime has them."""
+"""Test volumes with the content of an image, if the runtime supports them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from framework.containerd import PAUSE
 from framework.pods import Manifest
 from framework.volumes import looker, mounted, once, told
 
-# containerd's first release with such volumes.
+# This is containerd's first release that supports image volumes.
 _FIRST = (2, 1)
 
 
 @pytest.fixture(scope="module")
 def runtime(namespace: Namespace) -> tuple[int, ...]:
-    """The version of containerd; that of another runtime counts as the latest."""
+    """Return the version of containerd. The version of any other runtime counts as the latest."""
     node = namespace.core.read_node(namespace.node)
     found = re.match(r"containerd://v?(\d+)\.(\d+)", node.status.node_info.container_runtime_version)
     return tuple(map(int, found.groups())) if found is not None else (999,)
@@ -26,7 +26,7 @@ def runtime(namespace: Namespace) -> tuple[int, ...]:
 @pytest.fixture
 def supported(runtime: tuple[int, ...]) -> None:
     if runtime < _FIRST:
-        pytest.skip("the runtime has no volumes of images")
+        pytest.skip("the runtime has no image volumes")
 
 
 def of_image(namespace: Namespace, name: str, reference: str, script: str, policy: str = "IfNotPresent") -> Manifest:
@@ -51,9 +51,9 @@ def test_image_that_cannot_be_pulled(namespace: Namespace) -> None:
 
 
 def test_runtime_that_has_none(namespace: Namespace, runtime: tuple[int, ...]) -> None:
-    """The container is not started with something else in the volume's place."""
+    """A runtime without image volumes does not start the container with anything else in place of the volume."""
     if runtime >= _FIRST:
-        pytest.skip("the runtime has volumes of images")
+        pytest.skip("the runtime has image volumes")
     namespace.create(of_image(namespace, "refused", PAUSE, "true"))
     namespace.wait_for("refused", "waits", lambda found: waiting_reason(found) == "CreateContainerError")
     namespace.wait_for_event("refused", "Failed", "Error: failed to generate container .*", "spec.containers{main}")

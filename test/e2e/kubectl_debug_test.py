@@ -1,4 +1,4 @@
-"""Finding faults with kubectl: debugging a pod, a copy of it, its node, and the node's own pages."""
+"""Test debugging with kubectl: a pod, a copy of it, its node, and the node's own pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kubectl(ways: dict[str, Kubectl]) -> Kubectl:
 
 
 def run(kubectl: Kubectl, *arguments: str) -> str:
-    """The output; AssertionError, with what kubectl said, if it fails."""
+    """Return the output of kubectl. Raise AssertionError with kubectl's messages if it fails."""
     done = kubectl.run(*arguments)
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout!r} {done.stderr!r}"
     return done.stdout.decode()
@@ -51,18 +51,18 @@ def image(namespace: Namespace) -> str:
 
 
 def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
-    """A page of the node, through the API server."""
+    """Return a page of the node, read through the API server."""
     return run(kubectl, "get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy/{path}")
 
 
-# --- Pods
+# --- Pods -------------------------------------------------------------------------------------------
 
 
 def test_a_container_beside_those_that_run(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
     debug(TARGET, "--container=look", "--target=main", "--", "sh", "-c", "echo seen; ps -o args")
     namespace.wait_for(TARGET, "the debugger ended", _debugger_has_ended)
     output = run(kubectl, "logs", TARGET, "--container=look")
-    # It sees the processes of the container that it is for.
+    # The debugger sees the processes of its target container.
     assert output.startswith("seen\n") and "sleep 1000" in output
 
 
@@ -78,7 +78,7 @@ def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str, image: str) -
         process.stdin.write(b"echo $((6 * 7))\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"42\n"
-        # The runtime ends the output with the input, so that has to stay open until all is there.
+        # The runtime ends the output when the input ends. So the input must stay open until all output has arrived.
         process.stdin.write(b"exit\n")
         process.stdin.flush()
         assert process.wait(60) == 0
@@ -91,13 +91,13 @@ def test_a_copy_with_another_command(debug: Debug, kubectl: Kubectl, namespace: 
     debug(TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
     copied = namespace.wait_for("copied", "its command ran", _has_exited)
     assert copied.spec.node_name == namespace.node
-    # It is started again and again, and the log is that of the latest, which may not have said it yet.
+    # The container restarts again and again. kubectl shows the newest log, which may still be empty.
     wait_for("its log", lambda: run(kubectl, "logs", "copied", "--container=main") == "copy\n", TIMEOUT)
     run(kubectl, "delete", "pod", "copied", "--now")
 
 
 def _has_exited(pod: V1Pod) -> bool:
-    """Now or before it was started again."""
+    """Report whether the container has exited with code 3, now or before its restart."""
     for status in pod.status.container_statuses or []:
         for state in (status.state, status.last_state):
             if state.terminated is not None and state.terminated.exit_code == 3:
@@ -109,7 +109,7 @@ def test_a_pod_with_the_node_in_it(debug: Debug, kubectl: Kubectl, namespace: Na
     debug(f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
     name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), TIMEOUT)
     namespace.wait_for(name, "the debugger ended", lambda pod: terminated(pod, "debugger"))
-    # The node's file system is there, and so are all its processes.
+    # The debugger sees the node's file system and all processes of the node.
     assert run(kubectl, "logs", name).split() == ["/host/proc/1", "PID", "1"]
     run(kubectl, "delete", "pod", name, "--now")
 
@@ -119,7 +119,7 @@ def _node_debugger(kubectl: Kubectl) -> str:
     return next((name.removeprefix("pod/") for name in names if "node-debugger" in name), "")
 
 
-# --- The node's pages
+# --- The node's pages -------------------------------------------------------------------------------
 
 
 def test_pages_of_the_node(kubectl: Kubectl, namespace: Namespace) -> None:
@@ -142,7 +142,7 @@ def test_configuration_in_force(kubectl: Kubectl, namespace: Namespace) -> None:
 
 
 def test_checkpoint(kubectl: Kubectl, namespace: Namespace) -> None:
-    """It takes a runtime with CRIU; one without says so."""
+    """A checkpoint needs a runtime with CRIU. Without CRIU the request fails with an error that says so."""
     path = f"/api/v1/nodes/{namespace.node}/proxy/checkpoint/{namespace.name}/{TARGET}"
     done = kubectl.run("create", "--raw", f"{path}/main", "--filename=-")
     if done.returncode == 0:

@@ -1,4 +1,4 @@
-"""kubectl logs, with all it can be told, of containers of all kinds; across restarts and rotation; and bad requests."""
+"""Test `kubectl logs` with all options and all kinds of containers, over restarts and rotation, and bad requests."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from framework.waiting import wait_for
 
 pytestmark = pytest.mark.kubectl
 
-# One line a second, so that times tell them apart.
+# The script writes a line every one and a half seconds, so that timestamps tell the lines apart.
 STORY = "echo one; sleep 1.5; echo two >&2; sleep 1.5; echo three; sleep 1000 & wait"
 LIVES = 'echo "life of $(cat /v/lives)"; [ -s /v/lives ] && { sleep 1000 & wait; }; echo again > /v/lives; exit 3'
-# They begin when somebody is there to follow them.
+# The ticks begin only when a follower is there.
 TICKS = (
     "echo begun; until [ -e /tmp/go ]; do sleep 0.1; done;"
     " i=0; while [ $i -lt 10 ]; do i=$((i+1)); echo tick $i; sleep 0.2; done"
 )
-# 4000 lines of three thousand bytes within fifteen seconds: much more than a log may have before it is rotated.
+# The script writes 4000 lines of 3000 bytes within 15 s, which is much more than the size at which a log is rotated.
 FLOOD = (
     "x=$(printf '%03000d' 0); i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i $x;"
     " [ $((i % 200)) -ne 0 ] || sleep 0.75; done; sleep 1000 & wait"
@@ -38,7 +38,7 @@ TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (.*)")
 
 
 def pod(name: str, *commands: str, **spec: Any) -> dict[str, Any]:
-    """Containers c0, c1… that run a shell each."""
+    """Return a pod with the containers c0, c1 and so on, each of which runs a shell command."""
     containers = [
         {"name": f"c{i}", "image": BUSYBOX, "command": ["sh", "-c", f"trap exit TERM; {command}"]}
         for i, command in enumerate(commands)
@@ -58,7 +58,7 @@ def kubectl(environment: Environment, namespace: Namespace) -> kubectls.Kubectl:
 
 @pytest.fixture(scope="module")
 def pods(namespace: Namespace) -> None:
-    """All that the tests look at, started at once."""
+    """Create all pods that the tests use at once."""
     init = {"name": "init", "image": BUSYBOX, "command": ["sh", "-c", "echo from init"]}
     volume = {"volumes": [{"name": "v", "emptyDir": {}}]}
     namespace.create(pod("story", STORY, "echo of the other; sleep 1000 & wait", initContainers=[init]))
@@ -73,14 +73,14 @@ def pods(namespace: Namespace) -> None:
 
 @pytest.fixture(scope="module")
 def logs(kubectl: kubectls.Kubectl, pods: None) -> Callable[..., str]:
-    """kubectl logs; AssertionError, with what it said, if it fails."""
+    """Return a function that runs `kubectl logs`. It raises AssertionError with kubectl's output if kubectl fails."""
 
     def logs(*arguments: str) -> str:
         done = kubectl.run("logs", *arguments)
         assert done.returncode == 0, f"{done.stdout.decode()}{done.stderr.decode()}"
         return done.stdout.decode()
 
-    wait_for("the story told", lambda: "three\n" in logs("story", "-c", "c0"), TIMEOUT)
+    wait_for("all lines of the story", lambda: "three\n" in logs("story", "-c", "c0"), TIMEOUT)
     return logs
 
 
@@ -90,7 +90,7 @@ Logs = Callable[..., str]
 def test_container_and_its_streams(logs: Logs) -> None:
     assert logs("story", "-c", "c0") == "one\ntwo\nthree\n"
     assert logs("story", "-c", "c1") == "of the other\n"
-    # The first container, as kubectl says on stderr.
+    # kubectl shows the first container, and says so on stderr.
     assert logs("story") == "one\ntwo\nthree\n"
     assert logs("story", "-c", "init") == "from init\n"
 
@@ -145,7 +145,7 @@ def test_timestamps_and_since_one_of_them(logs: Logs) -> None:
 
 def test_container_that_was_restarted(logs: Logs, namespace: Namespace) -> None:
     namespace.wait_for("lives", "the second life", lambda found: restarts(found, "c0") == 1 and is_running(found))
-    wait_for("what it says", lambda: logs("lives") == "life of again\n", TIMEOUT)
+    wait_for("its log", lambda: logs("lives") == "life of again\n", TIMEOUT)
     assert logs("lives", "--previous") == "life of \n"
 
 
@@ -179,7 +179,7 @@ def follow(kubectl: kubectls.Kubectl) -> Iterator[Follow]:
 
 
 def followed_ticks(follow: Follow, kubectl: kubectls.Kubectl, name: str) -> str:
-    """What a follower has, that was there before the first tick, until it ends by itself."""
+    """Return what a follower that started before the first tick receives until it ends by itself."""
     process = follow(name)
     assert process.stdout is not None
     assert process.stdout.readline() == b"begun\n"
@@ -205,7 +205,7 @@ def test_follower_of_a_restarted_container_has_all_of_the_first(
 
 @pytest.mark.local
 def test_no_line_is_lost_by_rotation(logs: Logs, namespace: Namespace, local: LocalCluster, follow: Follow) -> None:
-    """To who follows. Who comes later sees the newest file alone."""
+    """A follower loses no line when the log is rotated. A later reader sees only the newest file."""
     namespace.create(pod("flood", FLOOD))
     namespace.wait_for_running("flood")
     process = follow("flood")
@@ -227,7 +227,7 @@ def test_followers_that_go_away_leave_nothing(logs: Logs, local: LocalCluster, f
         process = Path(f"/proc/{local.kubelet.pid}")
         links = []
         for link in (process / "fd").iterdir():
-            # What is closed meanwhile does not count.
+            # A descriptor that was closed meanwhile does not count.
             with suppress(FileNotFoundError):
                 links.append(str(link.readlink()))
         return len(links), sum("inotify" in link for link in links)
@@ -243,13 +243,15 @@ def test_followers_that_go_away_leave_nothing(logs: Logs, local: LocalCluster, f
     processes = [start_following()]
     _, instances = held()
     processes += [start_following() for _ in range(4)]
-    assert held()[1] == instances, "all share the first one's"
+    assert held()[1] == instances, "the followers do not share one inotify instance"
 
     for process in processes:
         process.kill()
 
-    # Each follower had a connection and a file; some other connection may have come.
-    wait_for("all given back", lambda: held()[1] == instances - 1 and held()[0] < descriptors + 5, TIMEOUT, held)
+    # Each follower held a connection and a file. Some other connection may have come meanwhile.
+    wait_for(
+        "everything is released", lambda: held()[1] == instances - 1 and held()[0] < descriptors + 5, TIMEOUT, held
+    )
 
 
 @pytest.mark.local
@@ -261,7 +263,7 @@ def test_mirror_pod_shows_the_log_of_its_static_pod(logs: Logs, namespace: Names
         wait_for("its log", lambda: logs(name) == "of a static pod\n", TIMEOUT)
 
 
-# What cannot be shown.
+# --- Logs that do not exist -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_bad_request(kubectl: kubectls.Kubectl, logs: Logs, query: str) -> None:
     assert b"one" not in done.stdout
 
 
-# The node's own logs.
+# --- The node's own logs ----------------------------------------------------------------------------
 
 
 def raw(kubectl: kubectls.Kubectl, node: str, path: str) -> subprocess.CompletedProcess[bytes]:

@@ -1,6 +1,6 @@
-"""Commands in containers, attaching to them, copying files and forwarding ports, with kubectl.
+"""Test commands in containers, attaching to containers, copying of files and port forwarding, with kubectl.
 
-Each over WebSockets and over SPDY, and a little with whatever kubectl the system has.
+Each test runs over WebSockets and over SPDY, and a few also run with the system's own kubectl.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.kubectl
 MIB = 1 << 20
 MUCH = 100 * MIB
 TIMEOUT = 120.0
-# Seconds until something is said once more, for the other end may not have been there yet to hear it.
+# Tests repeat their input after this many seconds, because the other end may not have been there yet.
 PATIENCE = 2.0
-# Servers of the pod: one that sends much, one that tells the checksum of much that it is sent, and an echo.
+# The pod has a server that sends much data, one that returns the checksum of much data, and an echo server.
 DOWNLOAD, UPLOAD, ECHO, CLOSED = 8081, 8082, 8083, 8089
 SERVERS = f"""
 nc -ll -p {DOWNLOAD} -e head -c {MUCH} /dev/zero &
@@ -63,7 +63,7 @@ def kubectl(request: pytest.FixtureRequest, ways: dict[str, Kubectl]) -> Kubectl
 
 @pytest.fixture(autouse=True, scope="module")
 def streams(namespace: Namespace, local_threads: None) -> None:
-    """The pods that all tests use."""
+    """Create the pods that all tests use."""
     terminal = {"stdin": True, "tty": True}
     namespace.create(
         pod(
@@ -80,7 +80,7 @@ def streams(namespace: Namespace, local_threads: None) -> None:
 
 @pytest.fixture(scope="module")
 def local_threads(environment: Environment, used_kubelet: None) -> Iterator[None]:
-    """After all of a file's tests the kubelet has as many threads and descriptors as before, on a cluster made here."""
+    """Check on a local cluster that the kubelet has as many threads and descriptors after the tests as before."""
     if environment.local is None:
         yield
         return
@@ -89,10 +89,10 @@ def local_threads(environment: Environment, used_kubelet: None) -> Iterator[None
     yield
 
     def as_before() -> bool:
-        # A few threads more are those of the pods, and of connections of the API server that stay open.
+        # A few more threads belong to the pods, and to connections that the API server keeps open.
         return all(now <= then + 15 for now, then in zip(local.kubelet_usage(), before, strict=True))
 
-    wait_for("threads and descriptors given back", as_before, 120, lambda: (before, local.kubelet_usage()))
+    wait_for("threads and descriptors are released", as_before, 120, lambda: (before, local.kubelet_usage()))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def much() -> bytes:
     return os.urandom(MIB) * (MUCH // MIB)
 
 
-# Commands.
+# --- Commands ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["websocket", "spdy", "system"])
@@ -109,12 +109,12 @@ def test_output_and_exit_code(ways: dict[str, Kubectl], way: str) -> None:
     done = ways[way].run("exec", "streams", "-c", "main", "--", "sh", "-c", script)
 
     assert (done.stdout, done.returncode) == (b"out\n", 3), done
-    # Some versions complain before it that they were not ready for the first message.
+    # Some versions of kubectl complain first that they were not ready for the first message.
     assert done.stderr.endswith(b"err\ncommand terminated with exit code 3\n")
 
 
 def test_much_goes_through_a_command_and_comes_back(kubectl: Kubectl, much: bytes) -> None:
-    """That it ends shows that the end of stdin reaches the command while its output still comes."""
+    """A command receives and returns much data. It ends only if the end of its stdin arrives during its output."""
     done = kubectl.run("exec", "-i", "streams", "-c", "main", "--", "cat", stdin=much)
 
     assert (done.returncode, done.stderr) == (0, b"")
@@ -137,12 +137,12 @@ def test_commands_that_cannot_be(kubectl: Kubectl, arguments: list[str], code: i
 
 
 class Terminal:
-    """A kubectl with a terminal of its own. A context manager."""
+    """Run a kubectl with a terminal of its own, as a context manager."""
 
     def __init__(self, kubectl: Kubectl, *arguments: str) -> None:
         self._master, slave = os.openpty()
         self.resize(24, 80)
-        # The terminal must be the process's own for it to be told of a new size.
+        # The process learns of a new size only if the terminal is its controlling terminal.
         command = ["setsid", "--ctty", "--wait", *kubectl.command(*arguments)]
         self._process = subprocess.Popen(command, env=kubectl.env(), stdin=slave, stdout=slave, stderr=slave)
         os.close(slave)
@@ -154,7 +154,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
-        # What ran below it ends with its terminal.
+        # Processes below kubectl end when their terminal closes.
         os.close(self._master)
 
     def resize(self, rows: int, columns: int) -> None:
@@ -164,7 +164,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def _read_until(self, pattern: str, begun: int) -> None:
-        """Read until this has been seen from a place on, or nothing has come for a while."""
+        """Read until the pattern appears after the position `begun`, or until no output has arrived for a while."""
         while not re.search(pattern, self.seen[begun:]):
             ready, _, _ = select.select([self._master], [], [], PATIENCE)
             if not ready:
@@ -175,7 +175,7 @@ class Terminal:
                 raise AssertionError(f"{pattern!r} not seen in {self.seen!r}") from err
 
     def type_until(self, text: str, pattern: str) -> None:
-        """Type again and again, for the other end may need a moment to know of what happened before."""
+        """Type the text repeatedly, because the other end may need a moment to learn of an earlier change."""
         deadline = time.monotonic() + TIMEOUT
         while not re.search(pattern, self.seen):
             assert time.monotonic() < deadline, f"{pattern!r} not seen in {self.seen!r}"
@@ -206,7 +206,7 @@ def test_the_container_of_a_command_ends(kubectl: Kubectl, namespace: Namespace)
     namespace.wait_for(name, "running", is_running)
     with running(kubectl, "exec", "-i", name, "--", "sh", "-c", "echo here; sleep 1000") as process:
         assert line_of(process) == b"here\n"
-        # What this command has to say of itself may be lost with its container.
+        # The command's own output may be lost when its container ends.
         kubectl.run("exec", name, "--", "touch", "/tmp/die")
         assert process.wait(TIMEOUT) == 137
         assert process.stderr is not None
@@ -216,7 +216,10 @@ def test_the_container_of_a_command_ends(kubectl: Kubectl, namespace: Namespace)
 
 
 def test_a_client_that_is_killed_leaves_the_command_without_stdin(ways: dict[str, Kubectl]) -> None:
-    """Over a WebSocket, which the kubelet takes apart; what becomes of SPDY that breaks off is up to the runtime."""
+    """A command sees the end of its stdin when its client is killed.
+
+    The test uses a WebSocket, which the kubelet itself translates. For a broken SPDY connection the runtime decides.
+    """
     kubectl = ways["websocket"]
     sign = f"/tmp/gone-{os.urandom(4).hex()}"
     script = f"echo here; cat; touch {sign}"
@@ -238,14 +241,14 @@ def running(kubectl: Kubectl, *arguments: str) -> Iterator[subprocess.Popen[byte
         yield process
     finally:
         process.kill()
-        # Closes its pipes. What kubectl complained of is shown when the test fails.
+        # This closes the pipes of kubectl. pytest shows kubectl's messages if the test fails.
         _, complaints = process.communicate()
         print((complaints or b"").decode(errors="replace"), file=sys.stderr)
 
 
 def line_of(process: subprocess.Popen[bytes]) -> bytes:
     line = line_within(process, TIMEOUT)
-    assert line is not None, "kubectl says nothing"
+    assert line is not None, "kubectl wrote no line"
     return line
 
 
@@ -255,13 +258,13 @@ def line_within(process: subprocess.Popen[bytes], seconds: float) -> bytes | Non
     return process.stdout.readline() if ready else None
 
 
-# Attaching.
+# --- Attaching --------------------------------------------------------------------------------------
 
 
 def test_attached_to_stdin_and_stdout(kubectl: Kubectl) -> None:
     with running(kubectl, "attach", "-i", "streams", "-c", "lines") as process:
         assert process.stdin is not None
-        # What a container says before somebody is attached is not heard.
+        # A client does not receive what the container wrote before the client was attached.
         heard = None
         deadline = time.monotonic() + TIMEOUT
         while heard is None:
@@ -285,7 +288,7 @@ def test_a_container_that_reads_once_ends_with_its_stdin(ways: dict[str, Kubectl
     namespace.wait_for_seen("streams", "once restarted", lambda found: restarts(found, "once"))
 
 
-# Copying.
+# --- Copying ----------------------------------------------------------------------------------------
 
 
 def test_files_are_copied_there_and_back(kubectl: Kubectl, tmp_path: Path) -> None:
@@ -302,12 +305,12 @@ def test_files_are_copied_there_and_back(kubectl: Kubectl, tmp_path: Path) -> No
     kubectl.run("exec", "streams", "-c", "main", "--", "rm", "-r", "/tmp/copied")
 
 
-# Forwarding ports.
+# --- Port forwarding --------------------------------------------------------------------------------
 
 
 @contextmanager
 def forwarded(kubectl: Kubectl, name: str, *ports: int) -> Iterator[dict[int, int]]:
-    """The local port of each port of a pod."""
+    """Forward ports of a pod, and yield the local port of each of them."""
     with running(kubectl, "port-forward", "--address=127.0.0.1", f"pod/{name}", *(f":{port}" for port in ports)) as it:
         found: dict[int, int] = {}
         while len(found) < len(ports):

@@ -1,4 +1,4 @@
-"""What a user sees with kubectl: the node, a pod run, described and deleted."""
+"""Test what a user sees with kubectl: the node, and a pod that is run, described and deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kubectl
 
 PROBE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
 VOLUME = {"name": "v", "hostPath": {"path": "/not/there", "type": "File"}}
-# By the name of a pod: what is special about its container and about itself, and the events that come of it.
+# Each pod name maps to fields of the container, fields of the pod's spec, and the events that they cause.
 TROUBLES: dict[str, tuple[dict[str, object], dict[str, object], list[tuple[str, str, str]]]] = {
     "unhealthy": (
         {"livenessProbe": PROBE},
@@ -39,13 +39,13 @@ TROUBLES: dict[str, tuple[dict[str, object], dict[str, object], list[tuple[str, 
 
 
 class Kubectl:
-    """kubectl with the credentials of the tests, in their namespace."""
+    """Run kubectl with the credentials of the tests, in their namespace."""
 
     def __init__(self, environment: Environment, namespace: Namespace) -> None:
         self._command = ["kubectl", f"--kubeconfig={environment.kubeconfig}", f"--namespace={namespace.name}"]
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """The output; AssertionError, with what kubectl said, if it fails."""
+        """Return the output of kubectl. Raise AssertionError with kubectl's messages if it fails."""
         command = [*self._command, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=150, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
@@ -69,7 +69,7 @@ def test_nodes(kubectl: Kubectl, namespace: Namespace) -> None:
 
 
 def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
-    # The lease follows soon after the node.
+    # The lease appears soon after the node.
     lease = re.compile(rf"Lease:\s+HolderIdentity:\s+{re.escape(namespace.node)}$", re.MULTILINE)
 
     def describe() -> str:
@@ -82,7 +82,7 @@ def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
 
 
 def place(namespace: Namespace) -> dict[str, object]:
-    """What sends a pod to the tested node by way of the scheduler, and spares it a token."""
+    """Return the fields that make the scheduler place a pod on the tested node, without a service account token."""
     node = namespace.core.read_node(namespace.node)
     return {
         "automountServiceAccountToken": False,

@@ -1,4 +1,4 @@
-"""kubectl top, and the pages that it and Prometheus live on: what nodes, pods and containers use."""
+"""Test `kubectl top`, and the metrics pages that it and Prometheus read: the usage of nodes, pods and containers."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from prometheus_client.samples import Sample
 
 pytestmark = pytest.mark.kubectl
 
-# Seconds until there are figures of a new pod: a cluster's own metrics server asks once in a while, and after it has
-# twice; that of the cluster made here when it is asked.
+# A new pod has usage figures after at most this many seconds. A cluster's own metrics server scrapes periodically and
+# needs two scrapes; the local cluster's scrapes on demand.
 MEASURED_WITHIN = 180
 
-# Thousandths of a CPU that who is busy has even beside many others, and who does nothing has not.
+# A busy container gets more than this many thousandths of a CPU even on a busy machine; an idle one uses fewer.
 SOME = 30
-# Mebibytes that one container keeps in memory.
+# One container keeps this many mebibytes in memory.
 KEPT = 24
 BUSY = "trap exit TERM; while :; do :; done"
 IDLE = f"trap exit TERM; dd if=/dev/zero of=/keep/x bs=1M count={KEPT}; touch /keep/done; sleep 1000 & wait"
-# What promtool says of a page: nothing, or that it does not like a name, which is upstream's.
+# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names, which are upstream's.
 _READABLE = (0, 3)
 
 
 class Kubectl:
-    """kubectl in the tests' namespace."""
+    """Run kubectl in the tests' namespace."""
 
     def __init__(self, environment: Environment, namespace: Namespace) -> None:
         self._kubectl = kubectls.Kubectl(kubectls.newest(), environment.kubeconfig, namespace.name)
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """The output; AssertionError, with what kubectl said, if it fails."""
+        """Return the output of kubectl. Raise AssertionError with kubectl's messages if it fails."""
         done = self._kubectl.run(*arguments, stdin=stdin.encode())
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout.decode()}{done.stderr.decode()}"
         return done.stdout.decode()
@@ -56,7 +56,7 @@ def kubectl(environment: Environment, namespace: Namespace) -> Kubectl:
 
 @pytest.fixture(scope="module", autouse=True)
 def pods(namespace: Namespace) -> None:
-    """One pod that is busy, within its limit, and one that keeps something in memory."""
+    """Create a pod that is busy up to its limit, and one that keeps data in memory."""
     limits = {"limits": {"cpu": "300m", "memory": "64Mi"}}
     keep = {"name": "keep", "emptyDir": {"medium": "Memory", "sizeLimit": "32Mi"}}
     containers: list[dict[str, Any]] = [
@@ -66,7 +66,7 @@ def pods(namespace: Namespace) -> None:
             "image": BUSYBOX,
             "command": ["sh", "-c", IDLE],
             "volumeMounts": [{"name": "keep", "mountPath": "/keep"}],
-            # Not a readiness probe, which would keep it busy.
+            # A readiness probe would keep the container busy, so this is a startup probe.
             "startupProbe": {
                 "exec": {"command": ["test", "-e", "/keep/done"]},
                 "periodSeconds": 1,
@@ -87,7 +87,7 @@ def pods(namespace: Namespace) -> None:
 
 
 def rows(table: str) -> dict[str, list[str]]:
-    """The columns after the first, by the first, without the header."""
+    """Map the first column of each row, without the header, to the row's other columns."""
     return {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
 
 
@@ -102,27 +102,27 @@ def mebibytes(text: str) -> int:
 
 
 def top(kubectl: Kubectl, *arguments: str) -> str:
-    """What kubectl says once it knows of both pods: a container that has just started may not have been measured."""
+    """Return the table of kubectl once it lists both pods, because new containers may not have been measured yet."""
 
     def look() -> str:
         table = kubectl("top", *arguments)
         return table if {"works", "keeps"} <= rows(table).keys() else ""
 
-    return wait_for("what both pods use", look, MEASURED_WITHIN)
+    return wait_for("the usage of both pods", look, MEASURED_WITHIN)
 
 
 @pytest.fixture(scope="module")
 def metrics_server(environment: Environment, kubectl: Kubectl) -> None:
-    """A cluster may have none; the one made here has."""
+    """Skip the test if the cluster has no metrics server. The local cluster has one."""
     if environment.local is None and "metrics.k8s.io/" not in kubectl("api-versions"):
-        pytest.skip("there is no metrics server in this cluster")
+        pytest.skip("the cluster has no metrics server")
 
 
 @pytest.mark.usefixtures("metrics_server")
 def test_nodes(kubectl: Kubectl, namespace: Namespace) -> None:
     top(kubectl, "pods")
     cores, share, memory, memory_share = rows(kubectl("top", "nodes"))[namespace.node]
-    assert millicores(cores) > SOME, "the busy pod alone uses more"
+    assert millicores(cores) > SOME, "the node uses less than the busy pod alone"
     assert mebibytes(memory) > KEPT
     assert share.endswith("%")
     assert memory_share.endswith("%")
@@ -132,8 +132,8 @@ def test_nodes(kubectl: Kubectl, namespace: Namespace) -> None:
 def test_pods(kubectl: Kubectl) -> None:
     table = top(kubectl, "pods", "--sort-by=cpu")
     found = rows(table)
-    assert list(found) == ["works", "keeps"], "the busier one first"
-    assert SOME < millicores(found["works"][0]) < 400, "its limit is 300m"
+    assert list(found) == ["works", "keeps"], "the busier pod is not first"
+    assert SOME < millicores(found["works"][0]) < 400, "the busy pod does not use about its limit of 300m"
     assert millicores(found["keeps"][0]) < SOME
     assert KEPT <= mebibytes(found["keeps"][1]) < 2 * KEPT
     assert mebibytes(found["works"][1]) < KEPT
@@ -160,7 +160,7 @@ def page(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
 
 
 def samples(text: str) -> list[Sample]:
-    """All of a page. A page that says something twice is one that Prometheus does not take."""
+    """Return all samples of a page. Fail if a sample occurs twice, because Prometheus rejects such a page."""
     found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     times = Counter((sample.name, frozenset(sample.labels.items())) for sample in found)
     assert [key for key, count in times.items() if count > 1] == []
@@ -168,14 +168,14 @@ def samples(text: str) -> list[Sample]:
 
 
 def measured(kubectl: Kubectl, namespace: Namespace, path: str) -> list[Sample]:
-    """A page, once it has figures of both pods: a kubelet may look at its containers only once in a while."""
+    """Return a page's samples once it has figures of both pods. A kubelet may measure only periodically."""
 
     def look() -> list[Sample]:
         found = samples(page(kubectl, namespace, path))
         here, memory = {"namespace": namespace.name}, "container_memory_working_set_bytes"
         idle = labelled(found, memory, container="idle", **here)
         busy = labelled(found, "container_cpu_usage_seconds_total", container="busy", **here)
-        # Not every page has figures of pods as a whole, and of being held back.
+        # Not every page has figures of whole pods and of throttling.
         idle_pod = labelled(found, memory, container="", name="", pod="keeps", **here)
         pods = labelled(found, "pod_cpu_usage_seconds_total", **here)
         throttled = labelled(found, "container_cpu_cfs_throttled_periods_total", container="busy", **here)
@@ -196,7 +196,7 @@ def one(found: list[Sample], metric: str, /, **labels: str) -> Sample:
 
 
 def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
-    """What dashboards are made of: of containers, of the pod as a whole, and of its network."""
+    """The cAdvisor page has the figures that dashboards use: of containers, of whole pods, and of their network."""
     found = measured(kubectl, namespace, "/metrics/cadvisor")
     pod = {"namespace": namespace.name, "pod": "works"}
     busy = one(found, "container_cpu_usage_seconds_total", container="busy", **pod)
@@ -214,7 +214,7 @@ def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
     assert memory["idle"] > KEPT << 20
     whole = one(found, "container_memory_working_set_bytes", container="", name="", **keeps)
     assert whole.value > KEPT << 20
-    # Once for the pod, by its sandbox: a sum over a pod's containers must not count it twice.
+    # The page counts a pod's network once, for its sandbox, so that a sum over the pod's containers is right.
     received = one(found, "container_network_receive_packets_total", interface="eth0", **pod)
     assert received.labels["container"] == ""
     assert "pause" in received.labels["image"]
@@ -225,7 +225,7 @@ def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
 
 
 def root_device(found: list[Sample]) -> str:
-    """The device with the most room, as the root's file system has here."""
+    """Return the device with the largest file system, which is that of the root here."""
     limits = labelled(found, "container_fs_limit_bytes", id="/")
     return max(limits, key=lambda sample: sample.value).labels["device"]
 
@@ -244,7 +244,7 @@ def test_page_for_metrics_server(kubectl: Kubectl, namespace: Namespace) -> None
 
 @pytest.fixture(scope="module")
 def reader_token(kubectl: Kubectl, namespace: Namespace) -> Iterator[str]:
-    """Of a service account that may read metrics of nodes, as metrics-server's."""
+    """Yield the token of a service account that may read nodes' metrics, as metrics-server's account may."""
     role = f"{namespace.name}-metrics"
     kubectl("create", "serviceaccount", "reader")
     api = "rbac.authorization.k8s.io"
@@ -277,7 +277,10 @@ def reader_token(kubectl: Kubectl, namespace: Namespace) -> Iterator[str]:
 def test_metrics_server_asks_the_node_itself(
     core: CoreV1Api, environment: Environment, reader_token: str, path: str, code: int
 ) -> None:
-    """By its own token, which the kubelet has the API server look at."""
+    """A metrics server reads the kubelet's pages with its own token.
+
+    The kubelet asks the API server to verify the token.
+    """
     node = core.read_node(environment.node)
     address = next(address.address for address in node.status.addresses if address.type == "InternalIP")
     port = node.status.daemon_endpoints.kubelet_endpoint.port
@@ -286,7 +289,7 @@ def test_metrics_server_asks_the_node_itself(
 
 
 def ask(address: str, port: int, path: str, headers: dict[str, str]) -> int:
-    # The serving certificate is the kubelet's own, as metrics-server's --kubelet-insecure-tls takes it.
+    # The kubelet serves with a self-signed certificate, which metrics-server accepts with --kubelet-insecure-tls.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Static pods as the API server shows them. Takes the node's manifest directory."""
+"""Test static pods as the API server shows them. The tests need the node's manifest directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _no_manifests_left(local: LocalCluster) -> Iterator[None]:
 
 
 def write(local: LocalCluster, namespace: Namespace, name: str, manifest: Manifest | None = None) -> str:
-    """Put the manifest of a static pod in place; return the name that its mirror has."""
+    """Write the manifest of a static pod, and return the name of its mirror pod."""
     manifest = manifest or pod(name, sleeper())
     manifest["metadata"]["namespace"] = namespace.name
     local.kubelet.write(manifest)
@@ -108,11 +108,11 @@ def test_foreign_changes_of_a_mirror_change_nothing_that_runs(
     namespace.wait_for_running(name)
     running = container_id(local, name)
 
-    # As upstream has it, the mirror stays as it is: it is compared by its annotation alone.
+    # As with the Go kubelet, the mirror pod keeps the foreign change, because the kubelet compares only its annotation.
     other = {"containers": [{"name": "main", "image": namespace.images.pause}]}
     core.patch_namespaced_pod(name, namespace.name, {"spec": other})
     core.patch_namespaced_pod_status(name, namespace.name, {"status": {"phase": "Pending"}})
 
     namespace.wait_for_seen(name, "the change", lambda found: found.spec.containers[0].image == namespace.images.pause)
-    namespace.wait_for(name, "its status put right", is_running)
+    namespace.wait_for(name, "a corrected status", is_running)
     assert container_id(local, name) == running

@@ -1,4 +1,4 @@
-"""The node as the cluster sees it: what it tells of itself, that it goes on doing so, and what it leaves to others."""
+"""Test the node as the cluster sees it: what it reports, that it keeps reporting, and what it leaves to others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import NotFoundException
 from kubernetes.utils import parse_quantity
 
 LEASES = "kube-node-lease"
-# Seconds: a lease is renewed four times in its time, which is 40.
+# The kubelet renews a lease four times in the lease's duration of 40 s.
 RENEWAL = 40.0
 
 
@@ -29,7 +29,7 @@ def nodes(core: CoreV1Api) -> Iterator[Recorder]:
 
 @pytest.fixture(scope="module", autouse=True)
 def leases(environment: Environment) -> Iterator[Recorder]:
-    """Recorded from the first test on, so that the tests of other things are part of the wait."""
+    """Record the leases from the first test on, so that waiting for renewals overlaps with the other tests."""
     recorder = Recorder(CoordinationV1Api(environment.api).list_namespaced_lease, LEASES)
     yield recorder
     recorder.stop()
@@ -37,7 +37,7 @@ def leases(environment: Environment) -> Iterator[Recorder]:
 
 @pytest.fixture
 def node(nodes: Recorder, namespace: Namespace) -> V1Node:
-    """The tested node as it is now."""
+    """Return the tested node as it is now."""
     return wait_for_node(nodes, namespace.node, "there", lambda found: True)
 
 
@@ -115,7 +115,7 @@ def test_foreign_label_annotation_and_taint_stay(
 ) -> None:
     name, key = namespace.node, "e2e.example.com/t"
     mark = {"labels": {"e2e.example.com/l": "1"}, "annotations": {"e2e.example.com/a": "2"}}
-    # Taints of a patch take the place of those that there are: the list does not merge.
+    # The taints of a patch replace the existing taints, because the list does not merge.
     taints = [*other_taints(core.read_node(name), key), {"key": key, "effect": "PreferNoSchedule"}]
     core.patch_node(name, {"metadata": mark, "spec": {"taints": taints}})
     try:
@@ -141,7 +141,7 @@ def test_cordon_is_left_alone(core: CoreV1Api, nodes: Recorder, leases: Recorder
         wait_for_renewals(leases, name, 1)
         node = wait_for_node(nodes, name, "there", lambda found: True)
         assert node.spec.unschedulable and is_true(node, "Ready")
-        # Only the scheduler goes by it.
+        # Only the scheduler obeys a cordon, not the kubelet.
         namespace.create(pod("on-cordoned", sleeper(), tolerations=[{"operator": "Exists"}]))
         namespace.wait_for_running("on-cordoned")
     finally:
@@ -149,7 +149,7 @@ def test_cordon_is_left_alone(core: CoreV1Api, nodes: Recorder, leases: Recorder
 
 
 def wait_for_renewals(leases: Recorder, name: str, count: int) -> None:
-    """Wait for so many more renewals of a node's lease."""
+    """Wait for `count` more renewals of a node's lease."""
     wait_for_versions(leases, name, len(leases.history(name)) + count)
 
 
@@ -177,7 +177,7 @@ def test_lease_is_the_nodes_and_is_renewed(leases: Recorder, node: V1Node) -> No
 
 
 def test_node_stays_ready(nodes: Recorder, namespace: Namespace) -> None:
-    """Over all that the tests before did to it."""
+    """The node stays Ready through everything that the earlier tests did to it."""
     assert all(is_true(each.object, "Ready") for each in nodes.history(namespace.node))
 
 
@@ -191,7 +191,7 @@ def test_heartbeats_go_on_and_transitions_do_not(local: LocalCluster, nodes: Rec
 
 
 def all_ready_conditions(nodes: Recorder, name: str) -> list[V1NodeCondition]:
-    """The Ready condition in each version of the node."""
+    """List the Ready condition in each version of the node."""
     versions = [each.object for each in nodes.history(name)]
     return [each for node in versions for each in node.status.conditions if each.type == "Ready"]
 

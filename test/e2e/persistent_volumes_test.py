@@ -1,6 +1,6 @@
-"""Claims to directories and devices of the node: hostPath, local, generic ephemeral volumes, as containers see them.
+"""Test claims to directories and devices of the node, as containers see them: hostPath, local and ephemeral volumes.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ V = [mounted("v", "/v")]
 DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
 
 
-# What takes programs that the machine may have or not → what is told if not.
+# Each of these volumes needs a program that the machine may lack, and maps to the error that the kubelet then reports.
 WITHOUT_TOOLS: dict[str, tuple[dict[str, Any], str]] = {
     "nfs": ({"nfs": {"server": "127.0.0.1", "path": "/export"}}, "mount.nfs is not installed"),
     "iscsi": (
@@ -48,7 +48,7 @@ WITHOUT_TOOLS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def folder(local: LocalCluster) -> Path:
-    """What volumes are made of."""
+    """Return the directory that holds the contents of the volumes."""
     folder = local.folder / "persistent-volumes"
     folder.mkdir()
     return folder
@@ -64,7 +64,7 @@ def device(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def empty_device(folder: Path) -> Iterator[str]:
-    """One without a file system."""
+    """Yield a device without a file system."""
     disk = folder / "empty"
     disk.write_bytes(bytes(8 << 20))
     with loop_device(disk) as device:
@@ -162,7 +162,7 @@ def test_device_of_a_local_volume(namespace: Namespace) -> None:
 @pytest.mark.parametrize("name", WITHOUT_TOOLS)
 def test_claim_to_what_takes_programs(namespace: Namespace, name: str) -> None:
     if any(shutil.which(program) for program in ("mount.nfs", "iscsiadm")):
-        pytest.skip("the machine has such programs")
+        pytest.skip("the machine has mount.nfs or iscsiadm")
     namespace.wait_for_event(
         name, "FailedMount", f'.* failed for volume "{volume_name(namespace, name)}" : .*{WITHOUT_TOOLS[name][1]}.*'
     )
@@ -170,7 +170,7 @@ def test_claim_to_what_takes_programs(namespace: Namespace, name: str) -> None:
 
 @pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot make file systems")
 def test_device_with_a_file_system(namespace: Namespace) -> None:
-    """An empty one gets it, from the first pod; what is on it then stays."""
+    """An empty device gets a file system for its first pod, and later pods find the first pod's data."""
     seen = [told(namespace, name).splitlines() for name in ("formatted", "formatted-again")]
     for mount, group, *_ in seen:
         assert mount.split()[1:3] == ["/v", "ext4"] and "noatime" in mount.split()[3].split(",")
@@ -179,7 +179,7 @@ def test_device_with_a_file_system(namespace: Namespace) -> None:
 
 
 def test_ephemeral_claim_of_others(namespace: Namespace) -> None:
-    """The claim has the right name and is not the pod's: it is not taken."""
+    """A pod does not use an ephemeral claim that has the right name but belongs to somebody else."""
     put_claimed(namespace, "taken-v", {"hostPath": {"path": "/etc"}})
     template = {"spec": claim_spec()}
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
@@ -200,7 +200,10 @@ def test_ephemeral_claim_comes_and_goes_with_its_pod(core: CoreV1Api, namespace:
 
 
 def test_pod_waits_for_its_claim_and_the_claim_for_its_volume(namespace: Namespace, folder: Path) -> None:
-    """The one pod's claim is there and has no volume, the other's is not even there."""
+    """A pod waits until its claim exists and has a volume.
+
+    At first one claim lacks a volume, and the other claim does not exist.
+    """
     wait_for_claim(namespace, "late", "waits", lambda claim: claim.status.phase == "Pending")
     put_volume(namespace, "late", {"hostPath": {"path": str(folder / "late")}})
     put_claimed(namespace, "later", {"hostPath": {"path": str(folder / "later")}})

@@ -1,6 +1,6 @@
-"""Pods from their creation on: what their status says, in what order, how they end, and with which events.
+"""Test pods from their creation: the content and order of their statuses, their ends, and their events.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from framework.cluster_client import (
 from framework.pods import pod, shell, sleeper
 from kubernetes.client import CoreV1Api, V1Pod
 
-# Refused at once wherever the tests run: nobody listens there.
+# Nothing listens at this address on any machine, so the pull fails at once.
 NO_IMAGE = "localhost:1/not-there:1"
 BAD_IMAGE = "Not/A/Reference::"
 
@@ -36,13 +36,13 @@ def pods(namespace: Namespace) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo not well; exit 4"]}}}
     namespace.create(pod("bad-hook", sleeper(lifecycle=hook), restartPolicy="Never"))
     sidecar = sleeper("sidecar", restartPolicy="Always")
-    # So long that all is told of it while it runs.
+    # The sidecar must run long enough for a status that shows it running.
     namespace.create(pod("sidecar", shell("sleep 10"), initContainers=[sidecar], restartPolicy="Never", grace=30))
     namespace.create(pod("succeeds", shell("echo -n done > /dev/termination-log"), restartPolicy="Never"))
     namespace.create(pod("fails", shell("exit 3"), restartPolicy="Never"))
     again = "test -e /data/tried && exit 0; touch /data/tried; exit 1"
     namespace.create(with_data(pod("on-failure", shell(again), restartPolicy="OnFailure")))
-    # The other container sees the file only through the volume that they share.
+    # The other container sees the file only if both share the volume.
     sees = {"exec": {"command": ["test", "-e", "/data/ready"]}, "periodSeconds": 1}
     writer = shell("touch /data/ready; trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done", "writer")
     namespace.create(with_data(pod("two", writer, sleeper("reader", readinessProbe=sees))))
@@ -142,7 +142,9 @@ def test_container_that_ends_badly_fails(namespace: Namespace) -> None:
     assert (state.exit_code, state.reason) == (3, "Error")
     assert restarts(ended) == 0
     assert conditions(ended)["Ready"].reason == "PodFailed"
-    namespace.wait_for("fails", "its sandbox told gone", lambda found: not is_true(found, "PodReadyToStartContainers"))
+    namespace.wait_for(
+        "fails", "no sandbox in the status", lambda found: not is_true(found, "PodReadyToStartContainers")
+    )
 
 
 def test_on_failure_is_tried_again_until_it_succeeds(namespace: Namespace) -> None:

@@ -1,6 +1,6 @@
-"""Probes that fail and pass, volumes that cannot be had, deadlines: pods that the kubelet has to act on by itself.
+"""Test pods that need action by the kubelet itself: failing and passing probes, missing volumes, and deadlines.
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GATE = "example.com/gate"
 @pytest.fixture(scope="module", autouse=True)
 def pods(namespace: Namespace) -> None:
     dead = {"exec": {"command": ["sh", "-c", "echo no life; exit 1"]}, **SECONDS}
-    # It is to end by itself, which takes its shell to have come so far.
+    # The delay lets the shell install its signal handler, so that the container can end by itself.
     namespace.create(pod("liveness", sleeper(livenessProbe={**dead, "initialDelaySeconds": 3}), grace=30))
     http = {"httpGet": {"path": "/not-there", "port": 8080}, **SECONDS}
     namespace.create(pod("readiness", shell(SERVE, readinessProbe=http)))
@@ -29,7 +29,7 @@ def pods(namespace: Namespace) -> None:
     tcp = {"tcpSocket": {"port": 8080}, **SECONDS, "failureThreshold": 20}
     namespace.create(pod("all-probes", shell(SERVE, readinessProbe=healthy, livenessProbe=tcp, startupProbe=healthy)))
     becomes = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, **SECONDS}
-    # So late that the first status comes before.
+    # The container becomes ready only after its first status has been sent.
     late = shell(f"sleep 10; touch /tmp/ready; {FOREVER}", readinessProbe=becomes)
     namespace.create(pod("late", late))
     never_started = {"exec": {"command": ["false"]}, **SECONDS, "failureThreshold": 2}
@@ -37,7 +37,7 @@ def pods(namespace: Namespace) -> None:
     missing = [{"name": "v", "hostPath": {"path": "/not/there/at/all", "type": "Directory"}}]
     mount = [{"name": "v", "mountPath": "/v"}]
     namespace.create(pod("no-volume", sleeper(volumeMounts=mount), volumes=missing))
-    # Time enough for a busy node to start all pods of this file.
+    # Within the deadline even a busy node starts all pods of this file.
     namespace.create(pod("deadline", sleeper(), activeDeadlineSeconds=30))
     namespace.create(pod("deadline-later", sleeper()))
     namespace.create(pod("gated", sleeper(), readinessGates=[{"conditionType": GATE}]))
@@ -143,7 +143,7 @@ def assert_ended_by_deadline(namespace: Namespace, name: str) -> None:
     assert ended.status.message == "Pod was active on the node longer than the specified deadline"
     namespace.wait_for_event(name, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
     namespace.wait_for_event(name, "Killing", "Stopping container main")
-    namespace.wait_for(name, "its container told ended", lambda found: has_ended(found))
+    namespace.wait_for(name, "an ended container in the status", lambda found: has_ended(found))
 
 
 def has_ended(found: V1Pod) -> bool:

@@ -1,8 +1,8 @@
-"""Probes of static pods and of pods from the API server: each sentence that the documentation has about them.
+"""Test probes of static pods and of API pods: each sentence that the documentation has about them.
 
-Who is probed lives beside a witness, a server in the same pod that answers as the probe's path says and whose log has
-the time of each request; see framework/witness.py. All times are those of the containers' logs. All pods are made by
-the first fixture, and each test then looks at its own.
+Each probed container has a witness beside it: a server in the same pod that answers as the probe's path says, and whose
+log has the time of each request (see framework/witness.py). All times come from the containers' logs. A fixture creates
+all pods, and each test then checks its own pod.
 
 - liveness, readiness, startup; by exec, httpGet, tcpSocket, gRPC: test_all_kinds_of_probes_pass_by_each_action,
   test_liveness_fails_by_each_action, test_readiness_fails_by_each_action, test_startup_fails_by_each_action
@@ -16,16 +16,17 @@ the first fixture, and each test then looks at its own.
 - thresholds: test_container_is_killed_by_the_last_failure_that_it_may_have,
   test_ready_by_as_many_successes_as_asked_for
 - terminationGracePeriodSeconds of a probe: test_grace_of_the_probe_replaces_that_of_the_pod
-- on hold after a failure until the restart: test_no_probe_between_the_failure_and_the_restart
-- startup holds back the other two: test_nothing_else_is_probed_before_the_start
+- no probes between a failure and the restart: test_no_probe_between_the_failure_and_the_restart
+- the startup probe holds back the other two: test_nothing_else_is_probed_before_the_start
 - readiness of terminating pods: test_terminating_container_is_probed_for_readiness_only,
   test_terminating_pod_gets_unready
 - readiness gates: probes_and_mounts_test.py
-- sidecars are probed, plain init containers not: test_sidecar_is_probed, test_plain_init_container_has_no_probes
-- starts are spread over the period: test_probes_of_the_same_period_have_turns_of_their_own, and after a restart of the
-  kubelet the test below
-- results act at once: test_failed_liveness_acts_at_once, test_readiness_is_told_at_once
-- a restart of the kubelet flips nothing: test_restarted_kubelet_goes_on_probing_and_flips_nothing
+- probes of sidecars but not of plain init containers: test_sidecar_is_probed,
+  test_plain_init_container_has_no_probes
+- first probes that are spread over the period: test_probes_of_the_same_period_have_turns_of_their_own, and after a
+  restart of the kubelet the test below
+- results that act at once: test_failed_liveness_acts_at_once, test_readiness_is_told_at_once
+- a restart of the kubelet that changes nothing: test_restarted_kubelet_goes_on_probing_and_flips_nothing
 """
 
 from __future__ import annotations
@@ -50,29 +51,29 @@ from kubernetes.client import ApiException, V1ContainerStatus, V1Pod
 
 pytestmark = pytest.mark.local
 
-# Once is enough for who is ended by its failure, when its shell has come so far as to heed a signal; others are not
-# asked so often that the events about their failures crowd out others.
+# A container that ends at its first failure needs no second probe; the delay lets its shell install a signal handler.
+# Other containers are probed rarely, so that events of their failures do not crowd out other events.
 ONCE = {"initialDelaySeconds": 2, "periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 10}
 SELDOM = {"periodSeconds": 60, "failureThreshold": 1, "timeoutSeconds": 10}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
 TURNS = [f"turn-{number}" for number in range(8)]
 PERIOD = 10
-# Seconds that an action may take until its effect is seen, on a machine that is busy with tests: less than the 10 s
-# after which statuses are sent, and the 60 s after which pods are synced, if nothing asks for it.
+# On a busy machine an action takes effect within these seconds. They are less than the 10 s after which the kubelet
+# sends statuses, and the 60 s after which it syncs pods, without any cause.
 BEFORE_STATUSES, BEFORE_SYNC = 9.0, 40.0
-# Seconds.
+# `DELAY` is in seconds.
 DELAY = 10
 
 
 def http_get(path: str, port: int | str = HTTP, **fields: object) -> dict[str, Any]:
-    """Once a second; its time-out allows for a machine that is busy."""
+    """Return a probe for every second, whose time-out suits a busy machine."""
     action = {"path": path, "port": port, **fields}
     return {"httpGet": action, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[ManifestServer]:
-    """A server that is not in the pod that is probed."""
+    """Yield a server outside of the probed pods."""
     with ManifestServer() as server:
         yield server
 
@@ -92,8 +93,8 @@ def _pods(both_ways: dict[str, Pods], local: LocalCluster, elsewhere: ManifestSe
 
 
 def add_witness(manifest: Manifest, *command: str) -> None:
-    """Put the witness before all others, as a sidecar that listens before they start. It runs on the node's files."""
-    # One probe that waits, for each that fails gives an event, and there are not to be more than 25 about a pod.
+    """Add the witness as the first sidecar, so that it listens before the others start. It runs on the node's files."""
+    # One waiting probe causes no events. Each failing probe would cause one, and a pod gets at most 25 events.
     answers = f"until wget -q -O /dev/null localhost:{HTTP}/ok; do sleep 0.2; done"
     environment = {"PYTHONPATH": str(ROOT / "test"), "PYTHONDONTWRITEBYTECODE": "1"}
     witness = shell(
@@ -110,13 +111,13 @@ def add_witness(manifest: Manifest, *command: str) -> None:
 
 
 def spread() -> Manifest:
-    """Containers that only differ by their names."""
+    """Return a pod with containers that differ only in their names."""
     probes = {name: {**http_get(f"/ok/{name}"), "periodSeconds": PERIOD} for name in TURNS}
     return pod("spread", *(sleeper(name, livenessProbe=probe) for name, probe in probes.items()))
 
 
 def passing() -> Manifest:
-    """A container with all three probes for each action, all of which pass."""
+    """Return a pod with a container for each action, whose three probes all pass."""
     good: dict[str, dict[str, Any]] = {
         "exec": {"exec": {"command": ["sh", "-c", "exit 0"]}},
         "http": {"httpGet": {"path": "/ok/{}", "port": HTTP}},
@@ -137,7 +138,7 @@ def passing() -> Manifest:
 
 
 def details(elsewhere: ManifestServer) -> Manifest:
-    """Readiness probes by HTTP and gRPC with everything that one can say."""
+    """Return a pod whose readiness probes by HTTP and gRPC use every option."""
     headers = [{"name": "X-Mark", "value": "one"}, {"name": "X-Mark", "value": "two"}, {"name": "Host", "value": "a.b"}]
     named = {"ports": [{"name": "asked", "containerPort": HTTP}]}
     here = http_get("/redirect?to=/ok/redirected")
@@ -162,9 +163,9 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 def failing(kind: str, *more: dict[str, Any]) -> Manifest:
-    """A container for each action, whose probe fails; it is not started again.
+    """Return a pod with a container for each action, whose probe fails and which does not restart.
 
-    There is a pod for each kind, for the events about one pod are limited: 25, and then few.
+    Each kind has a pod of its own, because the events of one pod are limited: to 25, and then to a few.
     """
     often = SELDOM if kind == "readiness" else ONCE
     probes = {name: {f"{kind}Probe": {**probe, **often}} for name, probe in BAD.items()}
@@ -174,7 +175,7 @@ def failing(kind: str, *more: dict[str, Any]) -> Manifest:
 
 def timing() -> Manifest:
     gated = {
-        # Not so often that it is due again before its success has been seen.
+        # The period is long enough that the first success takes effect before the next probe is due.
         "startupProbe": {**http_get("/from/3/started"), "periodSeconds": 5, "failureThreshold": 30},
         "livenessProbe": {**http_get("/ok/after-start-liveness"), "failureThreshold": 10},
         "readinessProbe": http_get("/ok/after-start-readiness"),
@@ -193,14 +194,17 @@ def timing() -> Manifest:
 
 
 def killed() -> Manifest:
-    """Its third failure in a row kills it, and it is well after that. It ends 30 s after SIGTERM, if it may."""
+    """Return a pod that its third failed probe in a row kills, and that passes afterwards.
+
+    The container ignores SIGTERM for 30 s, unless it is killed before.
+    """
     probe = {**http_get("/between/3/5/killed"), "failureThreshold": 3, "terminationGracePeriodSeconds": 10}
     stubborn = "trap 'say SIGTERM; i=300' TERM; say start; while [ $((i -= 1)) -ne 0 ]; do sleep 0.1; say tick; done"
     return pod("killed", teller(stubborn, livenessProbe=probe), grace=60)
 
 
 def terminating() -> Manifest:
-    """Its readiness changes while it ends."""
+    """Return a pod whose readiness changes while it terminates."""
     ending = "say SIGTERM; sleep 6; wget -q -O /dev/null localhost:8080/set/ended; sleep 8; say end; exit 0"
     return pod(
         "terminating",
@@ -214,7 +218,7 @@ def terminating() -> Manifest:
 
 
 def asked(pods: Pods, name: str, path: str, count: int = 1) -> list[Said]:
-    """The requests for a path that the witness of a pod has had, once there are so many."""
+    """Wait until a pod's witness has had `count` requests for the path, and return them."""
     log = pods.log(name, "witness")
     return wait_for(f"{path} asked {count} times", lambda: enough(log, path, count), TIMEOUT, log.raw)
 
@@ -231,7 +235,7 @@ def headers(request: Said) -> dict[str, list[str]]:
     return found
 
 
-# Kinds and actions.
+# --- Kinds and actions ------------------------------------------------------------------------------
 
 
 def test_all_kinds_of_probes_pass_by_each_action(pods: Pods) -> None:
@@ -259,7 +263,7 @@ def test_liveness_fails_by_each_action(pods: Pods, action: str) -> None:
     field = f"spec.containers{{{action}}}"
     unhealthy = pods.wait_for_event("fails-liveness", "Unhealthy", f"Liveness probe failed: {FAILURES[action]}", field)
     assert unhealthy.type == "Warning"
-    # If it is the last that ran, the whole pod ends.
+    # If this is the last running container, the whole pod ends.
     message = f"(Container {action} failed liveness probe|Stopping container {action})"
     killing = pods.wait_for_event("fails-liveness", "Killing", message, field)
     assert killing.type == "Normal"
@@ -272,7 +276,7 @@ def test_liveness_fails_by_each_action(pods: Pods, action: str) -> None:
 def test_readiness_fails_by_each_action(pods: Pods, action: str) -> None:
     message = f"Readiness probe failed: {FAILURES[action]}"
     pods.wait_for_event("fails-readiness", "Unhealthy", message, f"spec.containers{{{action}}}")
-    # What is told of the container may come after the event.
+    # The container's status may arrive after the event.
     found = pods.wait_for("fails-readiness", f"{action} started", lambda found: is_started(found, action))
     assert not any(status.ready for status in statuses(pods, "fails-readiness", action))
     status = container(found, action)
@@ -290,11 +294,11 @@ def test_startup_fails_by_each_action(pods: Pods, action: str) -> None:
 
 
 def statuses(pods: Pods, name: str, of: str) -> list[V1ContainerStatus]:
-    """All versions of the status of a container."""
+    """List all versions of the status of a container."""
     return [status for each in pods.history(name) if (status := container(each.object, of)) is not None]
 
 
-# What a request has.
+# --- Requests ---------------------------------------------------------------------------------------
 
 
 def test_https_certificate_is_not_verified(pods: Pods) -> None:
@@ -353,19 +357,22 @@ def test_host_may_be_another(pods: Pods, elsewhere: ManifestServer) -> None:
 
 
 def test_grpc_asks_for_the_service(pods: Pods) -> None:
-    """The whole server is asked for by no name; a service that is not there is no success."""
+    """A gRPC probe sends the name of the service, and a probe without a name asks for the whole server.
+
+    A service that is not serving fails the probe.
+    """
     pods.wait_for("details", "ready", lambda found: is_ready(found, "service"))
     assert asked(pods, "passing", "good readiness")[0].json["scheme"] == "grpc"
     assert asked(pods, "fails-liveness", "bad one")
 
 
-# Times.
+# --- Times ------------------------------------------------------------------------------------------
 
 
 def test_first_probe_waits_for_the_initial_delay(pods: Pods) -> None:
     first = asked(pods, "timing", "/ok/delayed")[0].at
     (started,) = pods.wait_for_said(pods.log("timing", "delayed"), "start")
-    # The runtime's time of the start is before, on a busy machine more than a little.
+    # The runtime's start time is earlier, and on a busy machine much earlier.
     assert first - started >= DELAY - 5
 
 
@@ -373,7 +380,7 @@ def test_probes_come_once_a_period(pods: Pods) -> None:
     times = [request.at for request in asked(pods, "timing", "/ok/beside", 20)]
 
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    # The first result may be waited for with a probe of its own; after that the grid is fixed.
+    # The first result may cause an extra probe. After that the times are fixed.
     assert 0.8 <= (times[-1] - times[1]) / (len(times) - 2) <= 2, gaps
 
 
@@ -388,14 +395,14 @@ def test_late_answer_is_a_failure(pods: Pods) -> None:
 
 
 def test_ready_by_as_many_successes_as_asked_for(pods: Pods) -> None:
-    """The first probe fails; the three after it pass."""
+    """The container becomes ready only after three successes, which follow a failure."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
     seen = first_ready(pods, "timing", "counted")
     assert seen >= requests[3].at
 
 
 def first_ready(pods: Pods, name: str, main: str) -> float:
-    """When the API server first told that a container is ready."""
+    """Return the time at which the API server first received that the container is ready."""
     pods.wait_for_seen(name, f"{main} ready", lambda found: is_ready(found, main))
     return next(each.at for each in pods.history(name) if is_ready(each.object, main))
 
@@ -405,13 +412,13 @@ def test_probes_of_the_same_period_have_turns_of_their_own(pods: Pods) -> None:
 
 
 def assert_spread(times: list[float]) -> None:
-    """Not all within a second of the period, where they would be if they began together."""
+    """Check that the times are spread over the period. Probes that began together would all lie within a second."""
     turns = sorted(at % PERIOD for at in times)
     assert max(b - a for a, b in itertools.pairwise([*turns, turns[0] + PERIOD])) < PERIOD - 1
 
 
 def test_readiness_is_told_at_once(pods: Pods) -> None:
-    """Not with the next sync of the pod, nor with the next batch of statuses."""
+    """The kubelet reports readiness at once, not with the next sync of the pod or the next batch of statuses."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
     assert first_ready(pods, "timing", "counted") - requests[3].at < BEFORE_STATUSES
 
@@ -423,16 +430,16 @@ def test_nothing_else_is_probed_before_the_start(pods: Pods) -> None:
 
     assert started[2].at <= live[0].at
     assert started[2].at <= ready[0].at
-    assert len(asked(pods, "timing", "/from/3/started")) == 3, "probed again after its success"
+    assert len(asked(pods, "timing", "/from/3/started")) == 3, "the startup probe ran again after its success"
     pods.wait_for("timing", "gated ready", lambda found: is_ready(found, "gated"))
 
 
-# Liveness.
+# --- Liveness ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def story(pods: Pods) -> dict[str, list[float]]:
-    """When the pod `killed` was asked, when it was told to end and was last alive, and when it was started again."""
+    """Return when the pod `killed` was probed, got its signal, was last alive, and started again."""
     pods.wait_for("killed", "a restart", lambda found: restarts(found) == 1)
     requests = [request.at for request in asked(pods, "killed", "/between/3/5/killed", 6)]
     log, again = pods.log("killed"), pods.log("killed", restart=1)
@@ -445,18 +452,21 @@ def story(pods: Pods) -> dict[str, list[float]]:
 
 
 def test_container_is_killed_by_the_last_failure_that_it_may_have(pods: Pods, story: dict[str, list[float]]) -> None:
-    """The third in a row, of five requests."""
+    """The container is killed after its third failure in a row, which is the fifth request."""
     assert len([at for at in story["asked"] if at <= story["told"][0]]) == 5
     pods.wait_for_event("killed", "Killing", "Container main failed liveness probe, will be restarted")
 
 
 def test_failed_liveness_acts_at_once(story: dict[str, list[float]]) -> None:
-    """And not with the next regular sync, which comes once a minute."""
+    """A failed liveness probe acts at once, not with the next periodic sync, which comes once a minute."""
     assert 0 <= story["told"][0] - story["asked"][4] < BEFORE_SYNC
 
 
 def test_grace_of_the_probe_replaces_that_of_the_pod(story: dict[str, list[float]]) -> None:
-    """It is killed after 10 s, and not after 60, nor does it end by itself."""
+    """The container is killed after the probe's grace period of 10 s, not after the pod's of 60 s.
+
+    Without the kill it would end by itself 30 s after the signal.
+    """
     assert 5 <= story["alive"][-1] - story["told"][0] < 28
 
 
@@ -464,7 +474,7 @@ def test_no_probe_between_the_failure_and_the_restart(story: dict[str, list[floa
     assert story["asked"][5] >= story["again"][0]
 
 
-# Other containers.
+# --- Other containers -------------------------------------------------------------------------------
 
 
 def test_sidecar_is_probed(pods: Pods) -> None:
@@ -477,11 +487,15 @@ def test_plain_init_container_has_no_probes(namespace: Namespace) -> None:
         namespace.create(pod("init-probe", sleeper(), initContainers=[sleeper("init", livenessProbe=http_get("/"))]))
 
 
-# Ends.
+# --- Ends -------------------------------------------------------------------------------------------
 
 
 def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str, Pods], local: LocalCluster) -> None:
-    """For pods of both ways at once; of a static pod it is the mirror that says how it was."""
+    """After a restart the kubelet continues to probe, and no container's readiness changes.
+
+    The test covers API pods and static pods together. For a static pod the mirror pod tells the new kubelet its former
+    state.
+    """
     for pods in both_ways.values():
         pods.wait_for_running("passing")
     before = {way: len(pods.history("passing")) for way, pods in both_ways.items()}
@@ -504,9 +518,10 @@ def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str
 
 
 def test_terminating_container_is_probed_for_readiness_only(both_ways: dict[str, Pods]) -> None:
-    """For pods of both ways at once, for they take long to end.
+    """While a container terminates, only its readiness probe continues.
 
-    Of a static pod nobody wants to know its readiness any more when its manifest is gone, upstream's kubelet included.
+    The test covers API pods and static pods together, because they take long to end. Like the Go kubelet, the kubelet
+    no longer probes a static pod whose manifest is gone.
     """
     logs = {}
     for way, pods in both_ways.items():
@@ -523,7 +538,10 @@ def test_terminating_container_is_probed_for_readiness_only(both_ways: dict[str,
 
 
 def test_terminating_pod_gets_unready(namespace: Namespace) -> None:
-    """Its readiness probe fails, while its container runs on. The mirror of a removed static pod is not kept up."""
+    """A terminating pod becomes unready when its readiness probe fails, while its container still runs.
+
+    The mirror pod of a removed static pod gets no such update.
+    """
     namespace.wait_deleted("terminating")
 
     versions = [each.object for each in namespace.history("terminating")]

@@ -1,4 +1,4 @@
-"""Pull secrets against a registry with passwords, and whom an image that is there is open to."""
+"""Test pull secrets with a registry that requires passwords, and which pods may use an image that is present."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubernetes.client import V1ContainerStateWaiting, V1Pod
 
 pytestmark = pytest.mark.local
 
-# Pulls at the same time of a kubelet whose configuration does not say.
+# Without a configured value a kubelet runs this many pulls at the same time.
 CAP = 1
 
 
@@ -64,7 +64,7 @@ def messages(namespace: Namespace, name: str, reason: str) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def image_of_wrong(namespace: Namespace, registry: Registry) -> str:
-    """That of the pod with the wrong password. It is begun first, for its back-off comes seconds later."""
+    """Start the pod with the wrong password, and return its image. It starts first, as its back-off takes a while."""
     docker_config_json(namespace, "wrong", registry, "open barley")
     image = registry.push("wrong/busybox", "1.0", test="wrong")
     start(namespace, "wrong", image, "wrong")
@@ -95,7 +95,10 @@ def test_second_secret_does_where_the_first_does_not(namespace: Namespace, regis
 
 
 def test_secret_that_holds_no_credentials(namespace: Namespace, registry: Registry) -> None:
-    """Something else than JSON does not even pass the API server."""
+    """A pull secret without credentials fails the pull with an error that does not reveal the secret.
+
+    The API server already rejects a secret that is not JSON.
+    """
     data = b'{"auths": "open sesame, please"}'
     make_secret(namespace, "prose", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", data)
     start(namespace, "prose", registry.push("prose/busybox", "1.0", test="prose"), "prose")
@@ -125,7 +128,7 @@ def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Na
 
     wait_for_reason(namespace, "stranger", "ErrImagePull")
     namespace.wait_for_running("friend")
-    # The last event of a start; then all have come.
+    # This is the last event of a start, so all others have arrived.
     namespace.wait_for_event("friend", "Started", "Container started")
     (message,) = messages(namespace, "friend", "Pulled")
     assert message == f'Container image "{image}" already present on machine and can be accessed by the pod'
@@ -151,7 +154,7 @@ def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
             start(namespace, name, f"{gate.host}/{name}:1.0")
         wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, TIMEOUT, gate.held)
         first = gate.held()
-        wait_for("all want to pull", lambda: all(messages(namespace, name, "Pulling") for name in names), TIMEOUT)
+        wait_for("all pull requests", lambda: all(messages(namespace, name, "Pulling") for name in names), TIMEOUT)
 
         critical = sleeper(image=f"{gate.host}/critical:1.0")
         namespace.create(pod("critical", critical, priorityClassName="system-cluster-critical"))

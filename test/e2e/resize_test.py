@@ -1,13 +1,13 @@
-"""Pods whose cpu and memory are changed while they run, as their containers' cgroups say.
+"""Test changes to the CPU and memory of running pods, by their containers' cgroups.
 
 - in place: test_resize_in_place; with a restart: test_resize_that_restarts
 - sidecars and init containers: test_sidecars_and_init_containers_are_resized
-- put off and granted later: test_put_off_resize_is_granted_when_there_is_room; refused: test_resizes_that_can_never_be
+- deferred and granted later: test_put_off_resize_is_granted_when_there_is_room; refused: test_resizes_that_can_never_be
 - less memory than is in use: test_memory_in_use_is_not_taken_away
-- one that crashes for want of it gets more: test_container_that_crashes_finds_the_memory_its_pod_was_given
+- a container that crashes for lack of memory gets more: test_container_that_crashes_finds_the_memory_its_pod_was_given
 - pod-level resources: test_resources_of_the_pod_as_a_whole
 - directories in memory: test_directory_in_memory_is_as_large_as_the_pod
-- a kubelet that ends in the middle: test_kubelet_ends_in_the_middle_of_it
+- a kubelet that is killed during a resize: test_kubelet_ends_in_the_middle_of_it
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.local
 
 V2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
 MI = 1 << 20
-# What a container writes down five times a second: shares of cpu, quota of cpu, bytes of memory.
+# A container writes the contents of these files down five times a second: CPU shares, CPU quota, and bytes of memory.
 _FILES = (
     ("cpu.weight", "cpu.max", "memory.max")
     if V2
@@ -55,13 +55,13 @@ def watcher(name: str = "main", requests: Any = None, limits: Any = None, **fiel
 
 
 class Cgroups:
-    """What the containers of one pod see of their cgroups."""
+    """Read what the containers of one pod see of their cgroups."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def wait(self, name: str, milli_request: int, milli_limit: int, memory: int, timeout: float = TIMEOUT) -> None:
-        """Wait until a container has these thousandths of a cpu and bytes; 0 for no limit."""
+        """Wait until a container has these thousandths of a CPU and these bytes of memory; 0 means no limit."""
         wanted = expected(milli_request, milli_limit, memory)
 
         def look() -> bool:
@@ -86,12 +86,12 @@ def seen(path: Path) -> tuple[int, int, int] | None:
     if len(words) != 3:
         return None
     shares, quota, memory = (-1 if word == "max" else int(word) for word in words)
-    # No limit is the greatest number there is, in version 1.
+    # In version 1 the largest number stands for no limit.
     return shares, quota, -1 if memory > 1 << 60 else memory
 
 
 def amounts(quantities: dict[str, str] | None) -> dict[str, Decimal]:
-    """Quantities of resources as numbers, for there are several ways to write them."""
+    """Return quantities of resources as numbers, because there are several ways to write the same quantity."""
     return {name: parse_quantity(quantity) for name, quantity in (quantities or {}).items()}
 
 
@@ -101,7 +101,7 @@ def alike(one: V1ResourceRequirements, other: V1ResourceRequirements) -> bool:
 
 
 class Resizer:
-    """Makes pods that write down their cgroups, and resizes them."""
+    """Create pods that write down their cgroups, and resize these pods."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self.namespace = namespace
@@ -117,7 +117,7 @@ class Resizer:
         return self.namespace.core.patch_namespaced_pod_resize(name, self.namespace.name, patch)
 
     def wait_resized(self, name: str) -> V1Pod:
-        """Wait until everything that the pod wants is in force."""
+        """Wait until all resources that the pod requests are in effect."""
 
         def done(found: V1Pod) -> bool:
             wanted = {
@@ -138,7 +138,7 @@ def resizer(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> R
 
 @pytest.fixture
 def cpus(local: LocalCluster, namespace: Namespace) -> int:
-    """Thousandths of a cpu that the node has for pods."""
+    """Return the node's allocatable CPU, in thousandths of a CPU."""
     return int(parse_quantity(namespace.core.read_node(namespace.node).status.allocatable["cpu"]) * 1000)
 
 
@@ -299,13 +299,13 @@ def test_directory_in_memory_is_as_large_as_the_pod(resizer: Resizer, local: Loc
 
 
 def has_room(path: Path, size: int) -> bool:
-    """Whether the file system is just so large."""
+    """Report whether the file system has exactly this size."""
     info = os.statvfs(path)
     return info.f_blocks * info.f_frsize == size
 
 
 def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resizer, local: LocalCluster) -> None:
-    """It is killed for want of memory, and waits to be started when its pod gets more."""
+    """A container that ran out of memory starts with the memory that its pod got during its back-off."""
     script = "head -c 60000000 /dev/zero > /dev/shm/much; " + WATCH
     resources = {"requests": {"memory": "20Mi"}, "limits": {"memory": "40Mi"}}
     main = shell(script, resources=resources, env=[{"name": "NAME", "value": "main"}])
@@ -328,7 +328,7 @@ def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) 
     own = watcher("own", {"cpu": "20m"}, {"cpu": "100m", "memory": "30Mi"})
     cgroups = resizer.create(pod("whole", watcher(), own, resources=resources))
     (before,) = resizer.namespace.wait_for_running("whole")
-    # A request that is not made is as large as the limit, be it the pod's.
+    # A missing request is as large as the limit, even if it is the pod's limit.
     cgroups.wait("main", 200, 200, 60 * MI)
     cgroups.wait("own", 20, 100, 30 * MI)
     uid = before.metadata.uid
@@ -350,7 +350,7 @@ def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) 
 
 
 def pod_cgroup(local: LocalCluster, uid: str) -> tuple[int, int, int]:
-    """What the cgroup of a burstable pod says."""
+    """Return the values of the cgroup of a burstable pod."""
     below = f"{local.containerd.cgroup_root}/kubepods/burstable/pod{uid}".lstrip("/")
     root = Path("/sys/fs/cgroup")
     paths = (

@@ -1,4 +1,4 @@
-"""Pods of runtime classes: who runs them, what that costs, and what is said when nobody can."""
+"""Test pods with runtime classes: their handler, their overhead, and the error when no handler exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def classes(environment: Environment) -> NodeV1Api:
 
 @pytest.fixture(scope="module")
 def new_class(classes: NodeV1Api, namespace: Namespace) -> Iterator[NewClass]:
-    """Make runtime classes, given a name and a handler; all have an overhead, and are deleted at the end."""
+    """Yield a function that creates runtime classes with an overhead. Delete all of them at the end."""
     made: set[str] = set()
 
     def make(name: str, handler: str) -> str:
@@ -46,7 +46,7 @@ def _pod(name: str, class_name: str, **fields: Any) -> Manifest:
 
 
 def _limit_of_cgroup(local: LocalCluster, qos: str, uid: str) -> int:
-    """The memory limit of a pod, in bytes, of either version of cgroups."""
+    """Return the memory limit of a pod's cgroup, in bytes, for either version of cgroups."""
     path = f"{local.containerd.cgroup_root.strip('/')}/kubepods/{qos}/pod{uid}"
     files = [
         Path("/sys/fs/cgroup", "memory", path, "memory.limit_in_bytes"),
@@ -72,7 +72,7 @@ def test_overhead_is_part_of_what_the_node_must_have(
     namespace: Namespace, core: CoreV1Api, new_class: NewClass
 ) -> None:
     node = core.read_node(namespace.node)
-    # All that the node has to give goes to the container; the overhead is too much.
+    # The container requests all allocatable memory, so the overhead exceeds it.
     everything = {"requests": {"memory": node.status.allocatable["memory"]}}
     namespace.create(_pod("too-much", new_class("costly", "runc"), resources=everything))
     failed = namespace.wait_for("too-much", "refused", lambda found: found.status.phase == "Failed")
@@ -90,7 +90,10 @@ def test_handler_that_the_runtime_does_not_have(namespace: Namespace, new_class:
 def test_class_that_is_not_there_any_more(
     namespace: Namespace, classes: NodeV1Api, local: LocalCluster, new_class: NewClass
 ) -> None:
-    """The pod runs on, and is told why it does not when it needs a new sandbox; with the class it runs again."""
+    """A pod whose class is gone runs until it needs a new sandbox.
+
+    An event then gives the reason, and the pod runs again once the class is back.
+    """
     name = new_class("fleeting", "runc")
     namespace.create(_pod("orphaned", name))
     namespace.wait_for_running("orphaned")
@@ -106,7 +109,7 @@ def test_class_that_is_not_there_any_more(
 
 @pytest.mark.local
 def test_node_tells_its_handlers(core: CoreV1Api, namespace: Namespace, local: LocalCluster) -> None:
-    """With what each of them can do, if the runtime says so."""
+    """The node's status lists the runtime's handlers, with their features if the runtime reports them."""
     node = core.read_node(namespace.node)
     told = {handler.name: handler.features for handler in node.status.runtime_handlers or []}
     answer = local.cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)

@@ -1,4 +1,4 @@
-"""The status of pods against the writes of others: what is the kubelet's is put right, what is not is left alone."""
+"""Test that the kubelet corrects its own fields in a pod's status, and leaves the fields of others alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_foreign_change_of_the_status_is_put_right(core: CoreV1Api, namespace: N
     core.patch_namespaced_pod_status("changed", namespace.name, {"status": {"conditions": [ready]}})
 
     namespace.wait_for_seen("changed", "the change", lambda found: conditions(found).get("Ready") == FOREIGN_READY)
-    after = namespace.wait_for("changed", "put right", is_running)
+    after = namespace.wait_for("changed", "corrected", is_running)
     assert after.status.message == before.status.message
     assert conditions(after) == conditions(before)
     assert restarts(after) == 0
@@ -34,7 +34,7 @@ def test_foreign_condition_is_kept(core: CoreV1Api, namespace: Namespace) -> Non
 
     foreign = {"type": FOREIGN, "status": "True", "reason": "Because", "message": "not the kubelet's"}
     core.patch_namespaced_pod_status("marked", namespace.name, {"status": {"conditions": [foreign]}})
-    # Makes the kubelet write the whole status once more.
+    # The deadline makes the kubelet write the whole status again.
     core.patch_namespaced_pod("marked", namespace.name, {"spec": {"activeDeadlineSeconds": 2}})
 
     ended = namespace.wait_for("marked", "Failed", lambda found: found.status.phase == "Failed")
@@ -48,7 +48,7 @@ def test_labels_and_annotations_change_without_a_restart(core: CoreV1Api, namesp
 
     marks = {"labels": {"a": "1"}, "annotations": {"b": "2"}}
     core.patch_namespaced_pod("labelled", namespace.name, {"metadata": marks})
-    # Comes after the change and goes the same way, so the change has been handled when this one shows.
+    # This change follows the first one on the same path, so its effect shows that the kubelet has handled both.
     core.patch_namespaced_pod("labelled", namespace.name, {"spec": {"activeDeadlineSeconds": 3600}})
 
     after = namespace.wait_for(

@@ -1,11 +1,11 @@
-"""A part of a volume, mounted by itself: what is found there, and that links do not lead out of the volume.
+"""Test mounts of a part of a volume: its content, and that links do not lead out of the volume.
 
 - parts: test_part_of_a_volume
 - by an expression: test_path_of_variables, test_path_of_a_variable_that_is_not_there
 - links: test_link_within_the_volume, test_link_out_of_the_volume, test_link_made_between_two_starts
 - the end: test_all_goes_with_the_pod
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from framework.waiting import wait_for
 REFUSAL = 'failed to prepare subPath for volumeMount "v" of container "main"'
 V = mounted("v", "/v")
 PREPARE = "mkdir -p /v/folder/below; echo inner > /v/folder/below/file; echo outer > /v/file; chmod 640 /v/file"
-# name → the path, what the container does with it at /part, and what it tells.
+# Each name maps to the path, what the container does with it at /part, and what it reports.
 PARTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "folder": ({"subPath": "folder"}, "cat /part/below/file", "inner\n"),
     "folder-below": ({"subPath": "folder/below"}, "ls /part", "file\n"),
@@ -37,7 +37,7 @@ PARTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "touch: /part/x: Read-only file system\ninner\n",
     ),
 }
-# name → how to make /v/link, and the path that is then asked for.
+# Each name maps to a command that makes /v/link, and the path that the pod then mounts.
 ESCAPES = {
     "file": ("ln -s /etc/shadow /v/link", "link"),
     "folder": ("ln -s /etc /v/link", "link"),
@@ -49,7 +49,7 @@ ESCAPES = {
 
 
 def with_volume(manifest: Manifest, prepare: str = PREPARE) -> Manifest:
-    """The volume v is an empty directory in which something was prepared."""
+    """Add the volume v, an empty directory, and an init container that prepares its content."""
     manifest["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     manifest["spec"]["initContainers"] = [shell(prepare, "init", volumeMounts=[V])]
     return manifest
@@ -101,7 +101,7 @@ def test_file_of_a_config_map(namespace: Namespace) -> None:
 
 
 def told_anyhow(namespace: Namespace, name: str) -> str:
-    """What the container has told, whether or not its last command failed."""
+    """Return what the container reported, whether or not its last command failed."""
     found = namespace.wait_for(name, "ended", lambda found: (main := container(found)) and main.state.terminated)
     main = container(found)
     assert main is not None and main.state.terminated is not None
@@ -120,7 +120,7 @@ def wait_for_refusal(pods: Pods, name: str, why: str) -> None:
     found = pods.wait_for(name, "waits", lambda found: waiting_reason(found) == "CreateContainerConfigError")
     main = container(found)
     assert main is not None and main.state.waiting is not None
-    # Some kubelets say more of the cause.
+    # Some kubelets add more about the cause.
     assert main.state.waiting.message.startswith(why)
     event = pods.wait_for_event(name, "Failed", f"Error: {re.escape(why)}.*", "spec.containers{main}")
     assert event.type == "Warning"

@@ -1,9 +1,11 @@
-"""The end of pods from both ways, by deletion or by the removal of a manifest, told by what their containers write.
+"""Test the end of API pods and static pods, after a deletion or the removal of a manifest.
 
-Sidecars run until the main containers have ended, and end in reverse order; a preStop hook comes before SIGTERM; who
-takes no notice of SIGTERM is killed when the grace is over. The pods whose names end in `killed` are in the midst of
-it when the kubelet is killed and started again. Pods of the API server then go on as they were. Of a static pod whose
-manifest is gone nobody knows the order or the grace any more: it ends at once, as it does upstream.
+The tests read the containers' logs. Sidecars run until the main containers have ended, and end in reverse order. A
+preStop hook runs before SIGTERM. A process that ignores SIGTERM is killed at the end of the grace period.
+
+Pods with names that end in `killed` are terminating when the kubelet is killed and restarted. API pods then continue to
+terminate as before. For a static pod whose manifest is gone, the new kubelet knows neither the order nor the grace
+period. So the pod ends at once, as with the Go kubelet.
 """
 
 from __future__ import annotations
@@ -20,21 +22,24 @@ from framework.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
-# Seconds of grace of the process that takes no notice of SIGTERM.
+# The process that ignores SIGTERM has this grace period, in seconds.
 GRACE = 10
-# Seconds that an action may come late, on a machine that is busy with tests; and that who writes down when it was may.
+# On a busy machine an action may be late by `LATE` seconds, and a container's record of a time by `SLOW` seconds.
 LATE, SLOW = 15.0, 4.0
 STUBBORN = "trap 'say SIGTERM' TERM; say start; while true; do sleep 0.1; say tick; done"
 
 
 def ending(seconds: int) -> str:
-    """A script that ends so many seconds after SIGTERM."""
+    """Return a script that ends the given number of seconds after SIGTERM."""
     trap = f"trap 'say SIGTERM; sleep {seconds}; say end; exit 0' TERM"
     return f"{trap}; say start; while true; do sleep 1000 & wait $!; done"
 
 
 def ordered(name: str, seconds: int) -> Manifest:
-    """Two sidecars and two main containers that take their time, of which one has a hook and takes so many seconds."""
+    """Return a pod with two sidecars and two main containers.
+
+    The main container `slow` has a hook, and ends the given number of seconds after its signal.
+    """
     hook = {"preStop": {"exec": {"command": ["sh", "-c", SAY + "say hook > /proc/1/fd/1; sleep 1"]}}}
     sidecars = [teller(ending(1), each, restartPolicy="Always") for each in ("first", "second")]
     slow = teller(ending(seconds), "slow", lifecycle=hook)
@@ -48,25 +53,25 @@ def stubborn(name: str) -> Manifest:
 
 @dataclass
 class Ends:
-    """The logs of the containers of one way's pods, by pod and container."""
+    """Hold the logs of the containers of API pods or of static pods, by pod and container."""
 
     pods: Pods
     logs: dict[tuple[str, str], ContainerLog]
 
     def when(self, name: str, container: str, text: str) -> float:
-        """When a container said something for the first time."""
+        """Return the time at which a container first logged the text."""
         found = self.logs[name, container].when(text)
         assert found, f"{name}/{container} never said {text}: {self.logs[name, container].raw()}"
         return found[0]
 
     def last(self, name: str, container: str) -> float:
-        """When a container was alive last."""
+        """Return the time of a container's last log line."""
         return self.logs[name, container].lines()[-1].at
 
 
 @dataclass
 class Stories:
-    """All that happened, and the uptime at which the kubelet had been started again."""
+    """Hold the logs of all pods, and the uptime at which the kubelet had restarted."""
 
     by_way: dict[str, Ends]
     restarted: float
@@ -74,7 +79,7 @@ class Stories:
 
 @pytest.fixture(scope="module")
 def stories(both_ways: dict[str, Pods], local: LocalCluster) -> Stories:
-    """Make all pods, end those that end in peace, and then the others, with the kubelet killed in the midst of it."""
+    """Create all pods, end some of them undisturbed, and then end the others while the kubelet is killed."""
     manifests = [ordered("ordered", 5), stubborn("stubborn"), ordered("ordered-killed", 5), stubborn("stubborn-killed")]
     for manifest in manifests:
         for pods in both_ways.values():
@@ -91,7 +96,10 @@ def stories(both_ways: dict[str, Pods], local: LocalCluster) -> Stories:
 
 
 def open_logs(pods: Pods, manifests: list[Manifest]) -> dict[tuple[str, str], ContainerLog]:
-    """Wait until all containers are at work; the logs of pods are removed with them, so they are opened before."""
+    """Wait until all containers work, and return their logs.
+
+    A pod's logs are removed with the pod, so they must be opened before its end.
+    """
     found = {}
     for manifest in manifests:
         name = manifest["metadata"]["name"]
@@ -103,7 +111,7 @@ def open_logs(pods: Pods, manifests: list[Manifest]) -> dict[tuple[str, str], Co
 
 
 def end_with_killed_kubelet(both_ways: dict[str, Pods], ends: dict[str, Ends], local: LocalCluster) -> float:
-    """End the pods, and kill the kubelet when all processes have been told to end. When it was back."""
+    """End the pods, kill the kubelet once all processes have their signals, and return when it was back."""
     for pods in both_ways.values():
         pods.delete("ordered-killed")
         pods.delete("stubborn-killed")
@@ -125,7 +133,7 @@ def ends(request: pytest.FixtureRequest, stories: Stories) -> Ends:
 
 
 def test_main_containers_are_told_at_the_same_time(ends: Ends) -> None:
-    """The one with a hook when that has run."""
+    """The main containers get their signals at the same time, or after their hook if they have one."""
     assert ends.when("ordered", "quick", "SIGTERM") < ends.when("ordered", "slow", "end")
     assert ends.when("ordered", "slow", "hook") < ends.when("ordered", "quick", "end")
 
@@ -149,7 +157,10 @@ def test_process_that_does_not_end_is_killed_after_its_grace(ends: Ends) -> None
 
 
 def test_sidecar_of_it_is_told_when_the_grace_is_over(ends: Ends) -> None:
-    """It may end in peace, though the pod's grace is used up. That the other is dead by then is not waited for."""
+    """A sidecar gets its signal at the end of the grace period, and may still end by itself.
+
+    The kubelet does not wait until the main container is dead.
+    """
     alive, told = ends.last("stubborn", "main"), ends.when("stubborn", "first", "SIGTERM")
     assert told - ends.when("stubborn", "main", "SIGTERM") >= GRACE - SLOW
     assert told < alive + LATE
@@ -157,13 +168,13 @@ def test_sidecar_of_it_is_told_when_the_grace_is_over(ends: Ends) -> None:
 
 
 def test_exit_codes_tell_who_was_killed(stories: Stories) -> None:
-    """A mirror goes with what it last told, while the static pod ran."""
+    """Exit codes show which container was killed. A mirror pod would still show the state while the static pod ran."""
     last = stories.by_way["api"].pods.wait_deleted("stubborn").object
     codes = {name: state.exit_code for name in ("main", "first") if (state := terminated(last, name)) is not None}
     assert codes == {"main": 137, "first": 0}
 
 
-# With the kubelet killed in the midst of it.
+# --- Ends while the kubelet is killed ---------------------------------------------------------------
 
 
 def test_order_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
@@ -178,7 +189,7 @@ def test_order_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
 
 
 def test_grace_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
-    """The new kubelet does not know how much of it has passed."""
+    """The process gets its whole grace period again, because the new kubelet does not know how much has passed."""
     ends = stories.by_way["api"]
     told, alive = ends.when("stubborn-killed", "main", "SIGTERM"), ends.last("stubborn-killed", "main")
     assert alive - told >= GRACE - SLOW
@@ -187,7 +198,7 @@ def test_grace_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
 
 
 def test_static_pod_without_manifest_ends_with_the_next_kubelet(stories: Stories, local: LocalCluster) -> None:
-    """With its next housekeeping, which may wait for all pods."""
+    """A static pod without a manifest ends at the next kubelet's first housekeeping, which may wait for all pods."""
     ends = stories.by_way["static"]
     assert ends.last("stubborn-killed", "main") < stories.restarted + GRACE + LATE
     names = [ends.pods.full_name(name) for name in ("ordered-killed", "stubborn-killed")]

@@ -1,4 +1,4 @@
-"""Trust anchors that the cluster publishes, in files of a pod, with the feature gates that are off by default."""
+"""Test cluster trust bundles in files of a pod, with feature gates that are off by default."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIGNER = "example.com/signer"
 
 @pytest.fixture(scope="module", autouse=True)
 def bundles(local: LocalCluster, namespace: Namespace) -> Iterator[None]:
-    """One by itself, and two of a signer."""
+    """Create one bundle without a signer, and two bundles of a signer."""
     certificates = CertificatesV1beta1Api(namespace.api)
     signers = {"alone": "", "example.com:signer:two": SIGNER, "example.com:signer:three": SIGNER}
     with local.kubelet.configured({"featureGates": GATES}):

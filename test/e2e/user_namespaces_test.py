@@ -1,4 +1,4 @@
-"""A pod of the API server with a user namespace of its own, where the runtime has them, and the refusal where not."""
+"""Test an API pod with its own user namespace, or its refusal if the runtime does not support user namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from framework.pods import Manifest, pod, shell
 pytestmark = pytest.mark.local
 
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
-# Root in the pod; the node sees other ids. What the one container writes the other may read and change.
+# Both containers run as root in the pod, but the node sees other IDs. The second container must be able to read and
+# change the first one's file.
 WRITE = "echo from init > /scratch/file; chown 1000:2000 /scratch/file; chmod 600 /scratch/file"
 READ = """
 trap 'say told; exit 0' TERM
@@ -51,9 +52,9 @@ def made(namespace: Namespace, supported: bool) -> None:
 
 
 def test_root_in_a_pod_is_nobody_on_the_node(namespace: Namespace, local: LocalCluster, supported: bool) -> None:
-    """And each pod has ids of its own."""
+    """Root in a pod has an unprivileged ID on the node, and each pod has its own range of IDs."""
     if not supported:
-        pytest.skip("the runtime has no user namespaces")
+        pytest.skip("the runtime does not support user namespaces")
     with closing(Pods(namespace, local)) as seen:
         firsts = set()
         for name in ("one", "two"):
@@ -75,9 +76,9 @@ def test_root_in_a_pod_is_nobody_on_the_node(namespace: Namespace, local: LocalC
 
 def test_a_runtime_without_them_refuses_the_pod(namespace: Namespace, supported: bool) -> None:
     if supported:
-        pytest.skip("the runtime has user namespaces")
+        pytest.skip("the runtime supports user namespaces")
     refusal = ".*can't set `spec.hostUsers: false`, runtime does not support user namespaces"
     namespace.wait_for_event("refused", "FailedCreatePodSandBox", refusal)
-    found = namespace.wait_for_seen("refused", "known to wait", lambda found: found.status.conditions)
+    found = namespace.wait_for_seen("refused", "a status", lambda found: found.status.conditions)
     assert found.status.phase == "Pending"
     assert conditions(found)["PodReadyToStartContainers"].status == "False"

@@ -1,11 +1,11 @@
-"""Volumes that cannot be had: the event names pod, volume and cause, and nothing else on the node takes notice.
+"""Test volumes that cannot be mounted: an event names the pod, the volume and the cause, and other pods do not suffer.
 
 - what the API server refuses: test_refused
-- what the kubelet tells: test_event_tells_why, test_hung_up_pod_tells_of_all_volumes_that_are_missing
+- the kubelet's events: test_event_tells_why, test_hung_up_pod_tells_of_all_volumes_that_are_missing
 - retries: test_retries_come_at_growing_intervals, test_pod_starts_when_its_volume_can_be_had
 - the rest: test_pod_that_waits_for_a_volume_can_go, test_others_run
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from framework.pods import Manifest, pod, sleeper
 from framework.volumes import looker, mounted, once, put_config_map, put_secret, told
 from kubernetes.client import ApiException, CoreV1Api, CoreV1Event
 
-# The kubelet reports after two minutes and some seconds what a pod still waits for.
+# After two minutes and a few seconds the kubelet reports which volumes a pod still waits for.
 AGAIN = 2 * TIMEOUT
 LIMIT = 1 << 20
 NOT_ENOUGH = "64Ki"
@@ -49,7 +49,7 @@ def projected(*sources: Source) -> Source:
 
 
 SET_UP = 'MountVolume.SetUp failed for volume "v" : '
-# name → the volume, and the whole message as a regular expression, after SET_UP unless it says otherwise.
+# Each name maps to the volume, and a regular expression for the message after SET_UP.
 CASES: dict[str, tuple[Source, str]] = {
     "no-map": (config_map("none"), 'configmap "none" not found'),
     "no-secret": (secret("none"), 'secret "none" not found'),
@@ -157,7 +157,7 @@ def test_event_tells_why(namespace: Namespace, name: str) -> None:
 
 
 def test_memory_that_does_not_suffice_for_a_secret(namespace: Namespace) -> None:
-    """Its memory is the pod's, so there is no more of it than the pod may use."""
+    """The memory of a secret counts against the pod's limit, so a secret cannot exceed that limit."""
     event = namespace.wait_for_event("no-room", "FailedMount", "(?i).*no space left on device.*")
     assert event.message.startswith(SET_UP)
 
@@ -179,7 +179,7 @@ def test_hung_up_pod_tells_of_all_volumes_that_are_missing(namespace: Namespace)
 
 
 def test_retries_come_at_growing_intervals(namespace: Namespace) -> None:
-    """The first after half a second, and each then after twice the time: seven take a minute."""
+    """The first retry comes after half a second, and each later one after twice the time: seven take a minute."""
 
     def four() -> list[CoreV1Event]:
         return [each for each in failures(namespace, "no-map") if each.count >= 4]
@@ -187,12 +187,12 @@ def test_retries_come_at_growing_intervals(namespace: Namespace) -> None:
     [event] = namespace.events.wait_for("four retries", four, AGAIN, lambda: namespace.describe("no-map"))
     assert event.first_timestamp is not None and event.last_timestamp is not None
     seconds = (event.last_timestamp - event.first_timestamp).total_seconds()
-    # Times are of whole seconds.
+    # The timestamps have whole seconds.
     assert seconds > 0.5 * (2 ** (event.count - 1) - 1) - 1
 
 
 def failures(namespace: Namespace, name: str) -> list[CoreV1Event]:
-    """The events of a mount that failed."""
+    """List the events of the failed mount."""
     found = [each for each in namespace.events_of(name) if each.reason == "FailedMount"]
     return [each for each in found if each.message.startswith(SET_UP)]
 

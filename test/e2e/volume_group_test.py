@@ -1,11 +1,11 @@
-"""Whose files persistent volumes are: what fsGroup makes of volumes that have content already.
+"""Test the owners of files in persistent volumes: how fsGroup affects volumes that already have content.
 
 - fsGroupChangePolicy: test_policy
 - groups that volumes bring with them: test_group_that_a_volume_brings
 - volumes of the node, which stay as they are: test_host_path_is_left_alone
-- what a CSI driver says of it: test_policy_of_the_driver, test_driver_takes_care_of_the_group_itself
+- the policy of a CSI driver: test_policy_of_the_driver, test_driver_takes_care_of_the_group_itself
 
-All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.local
 
 GROUP = 2000
 OWNERS = "stat -c '%a %g' /v /v/folder /v/folder/file"
-# The policy and the mode and the group of the volume's root → what a container sees of root, directory and file.
+# Each name maps to the policy, and the mode and group of the volume's root; then follow what a container sees of the
+# root, the directory and the file.
 KEPT, CHANGED = ["700 0", "600 0"], ["2770 2000", "660 2000"]
 POLICIES: dict[str, tuple[str | None, int, int, list[str]]] = {
     "default": (None, 0o2770, GROUP, ["2770 2000", *CHANGED]),
@@ -36,7 +37,7 @@ POLICIES: dict[str, tuple[str | None, int, int, list[str]]] = {
     "root-that-may-not-be-written": ("OnRootMismatch", 0o2750, GROUP, ["2770 2000", *CHANGED]),
     "root-that-does-not-hand-it-on": ("OnRootMismatch", 0o770, GROUP, ["2770 2000", *CHANGED]),
 }
-# Who may have a volume of a driver, and of what kind it is → the group that its files then have.
+# Each name maps to the volume's access mode and file system type, and the group that its files then have.
 OF_DRIVER: dict[str, tuple[str, dict[str, str], int]] = {
     "with-type": ("ReadWriteOnce", {"fsType": "ext4"}, GROUP),
     "without-type": ("ReadWriteOnce", {}, 0),
@@ -48,7 +49,7 @@ NO_WORD = "no-word.csi"
 
 @pytest.fixture(scope="module")
 def folder(local: LocalCluster) -> Path:
-    """What volumes are made of."""
+    """Return the directory that holds the contents of the volumes."""
     folder = local.folder / "volume-group"
     folder.mkdir()
     return folder
@@ -56,7 +57,7 @@ def folder(local: LocalCluster) -> Path:
 
 @pytest.fixture(scope="module")
 def itself(local: LocalCluster) -> Iterator[CSIDriver]:
-    """A driver that wants to hear of the group and to do all by itself."""
+    """Yield a driver that gets the group in its calls and applies it by itself."""
     options = {"capabilities": "volume-mount-group"}
     with CSIDriver(local.folder, ITSELF, local.kubelet.root_dir, options=options) as driver:
         yield driver
@@ -83,7 +84,7 @@ def with_content(folder: Path, name: str, mode: int = 0o700, group: int = 0) -> 
 def made(
     environment: Environment, namespace: Namespace, folder: Path, itself: CSIDriver, no_word: CSIDriver
 ) -> Iterator[None]:
-    """Pods whose volumes take a driver go before the driver does."""
+    """Create all pods. At the end, delete the pods whose volumes need a driver before the driver stops."""
     here = on_node(environment.node)
 
     def looks(name: str, script: str, **security: Any) -> None:
@@ -136,7 +137,7 @@ def test_group_that_a_volume_brings(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize("name", OF_DRIVER)
 def test_policy_of_the_driver(namespace: Namespace, name: str) -> None:
-    """One that says nothing of its files' groups: they are the pod's where they are no other pod's."""
+    """Without a policy of its driver, a volume's files get the pod's group only if no other pod can have the volume."""
     assert told(namespace, name) == f"{OF_DRIVER[name][-1]}\n"
 
 

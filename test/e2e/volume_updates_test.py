@@ -1,11 +1,11 @@
-"""Volumes follow the objects that they are made of, in containers that run, and all files of one at once.
+"""Test that volumes follow the objects that they are made of, in running containers, and change all files at once.
 
-On the cluster made here that is looked at with each way in which a kubelet may notice changes, with short periods. A
-container reads all files of its volumes over and over and tells of every new set:
+On the local cluster the tests cover each way in which a kubelet detects changes, with short periods. A container reads
+all files of its volumes again and again, and logs every new set:
 
 - changes come in time, whole: test_changes_arrive_in_time_and_at_once
-- what was promised not to change: test_immutable_objects_are_not_followed, test_sub_paths_stay_as_they_were
-- what comes and goes: test_optional_object_that_comes_later, test_object_that_goes_and_comes_back
+- what must not change: test_immutable_objects_are_not_followed, test_sub_paths_stay_as_they_were
+- what appears and disappears: test_optional_object_that_comes_later, test_object_that_goes_and_comes_back
 - tokens: test_token_is_replaced_before_it_ends
 - any cluster: test_container_sees_a_change
 """
@@ -27,16 +27,17 @@ from framework.waiting import wait_for
 from kubernetes.client import CoreV1Api
 
 STRATEGIES = ("Watch", "Cache", "Get")
-# Seconds: between two looks at a pod, up to half as long again; for which an object is kept by who asks again after a
-# while, as the node is told by an annotation; and what a busy machine may take beyond.
+# All three are in seconds. `SYNC` is the time between two syncs of a pod, which may grow by half. `TTL` is the time for
+# which a caching kubelet keeps an object, which an annotation of the node sets. `SLACK` is the extra time of a busy
+# machine.
 SYNC, TTL, SLACK = 2.0, 3, 40.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
 AGAIN = 2 * TIMEOUT
 LINES = 1000
 FILES = ("a", "b", "c")
 DIRECTORIES = ("map", "secret", "all", "info", "fixed", "later")
-# Tells of each directory what all its files together have, whenever that is another: how often which line comes. Files
-# that went while they were read do not count, for then the next set is there already.
+# The script logs, for each directory, how often each line occurs in all files together, whenever this changes. Files
+# that vanish during the read do not count, because the next set exists by then.
 READ = """
 look() {
   (cd "$1/..data" || { echo gone; exit; }; all=$(cat a b c 2>/dev/null) && echo "$all" | uniq -c)
@@ -55,7 +56,7 @@ done
 
 @dataclass
 class Reader:
-    """The pod that reads, and what is known of it."""
+    """Hold the pod that reads, and its log."""
 
     strategy: str
     namespace: Namespace
@@ -71,11 +72,11 @@ class Reader:
         put(self.namespace, self.name, number, *kinds)
 
     def wait_for(self, directory: str, number: int, lines: int = 3 * LINES) -> float:
-        """When it was told that all files of a directory have this number, and nothing else."""
+        """Return the time at which the log first shows that all files of a directory contain only this number."""
         return self.pods.wait_for_said(self.log, f"{directory} {lines} {number}")[0]
 
     def told(self, directory: str) -> list[str]:
-        """All that was told of a directory."""
+        """List everything that was logged about a directory."""
         words = (said.text.split(" ", 1) for said in self.log.lines())
         return [rest for name, rest in words if name == directory]
 
@@ -85,7 +86,7 @@ def reader_name(strategy: str) -> str:
 
 
 def put(namespace: Namespace, name: str, number: int, *kinds: str) -> None:
-    """Have this number in all lines of all files."""
+    """Write this number into all lines of all files."""
     text = f"{number}\n" * LINES
     for kind in kinds:
         if kind == "secret":
@@ -104,7 +105,7 @@ def reads(name: str) -> Manifest:
         {"configMap": {"name": f"{name}-map", "items": [{"key": "a", "path": "a"}, {"key": "b", "path": "b"}]}},
         {"configMap": {"name": f"{name}-map", "items": [{"key": "c", "path": "c"}]}},
     ]
-    token = {"path": "token", "expirationSeconds": 600}  # the shortest life
+    token = {"path": "token", "expirationSeconds": 600}  # This is the shortest lifetime of a token.
     volumes = [
         {"name": "map", **config_map("map")},
         {"name": "secret", "secret": {"secretName": f"{name}-secret"}},
@@ -116,7 +117,7 @@ def reads(name: str) -> Manifest:
     ]
     mounts = [mounted(each, f"/{each}") for each in (*DIRECTORIES, "token")]
     mounts.append(mounted("map", "/sub", subPath="a"))
-    # Others want to run beside one that never rests.
+    # The limit leaves CPU to other pods, because this pod never rests.
     limits = {"limits": {"cpu": "250m"}}
     made = pod(name, teller(READ, volumeMounts=mounts, resources=limits), volumes=volumes)
     made["metadata"]["labels"] = {"number": "1"}
@@ -130,7 +131,7 @@ def set_ttl(local: LocalCluster, namespace: Namespace, seconds: int | None) -> N
 
 @pytest.fixture(scope="module", autouse=True)
 def follower(namespace: Namespace) -> None:
-    """A pod that ends when it has seen the last value. It is told of it at once, and as a rule has begun by then."""
+    """Create a pod that ends when it has seen the last value, which is written once the pod runs."""
     put_config_map(namespace, "followed", {"key": "first"})
     script = 'echo first; until [ "$(cat /v/key)" = last ]; do sleep 0.2; done; cat /v/key'
     volume = {"name": "v", "configMap": {"name": "followed"}}
@@ -172,7 +173,7 @@ def test_changes_arrive_in_time_and_at_once(reader: Reader) -> None:
         labels = {"metadata": {"labels": {"number": str(number)}}}
         reader.namespace.core.patch_namespaced_pod(reader.name, reader.namespace.name, labels)
         arrived = {directory: reader.wait_for(directory, number) for directory in ("map", "secret", "all")}
-        # Its three files have no line's end.
+        # The three files of this directory have no line ends.
         (arrived["info"],) = reader.pods.wait_for_said(reader.log, f"info 1 {3 * str(number)}")
         assert {name: at - changed for name, at in arrived.items() if at - changed > allowed} == {}
         reader.number = number
@@ -197,14 +198,17 @@ def test_optional_object_that_comes_later(reader: Reader) -> None:
 
 @pytest.mark.local
 def test_immutable_objects_are_not_followed(core: CoreV1Api, reader: Reader) -> None:
-    """By a kubelet that watches, that is: others ask for them as for any."""
+    """A kubelet that watches does not follow immutable objects.
+
+    The other strategies request them like any other object.
+    """
     core.delete_namespaced_config_map(f"{reader.name}-fixed", reader.namespace.name)
     reader.put(2, "fixed")
     if reader.strategy != "Watch":
         reader.wait_for("fixed", 2)
         return
 
-    # Each of these takes a look at the pod of its own.
+    # Each of these changes needs a sync of the pod, so the kubelet has synced the pod twice afterwards.
     for _ in range(2):
         reader.number += 1
         reader.put(reader.number, "map")
@@ -219,7 +223,7 @@ def test_object_that_goes_and_comes_back(core: CoreV1Api, reader: Reader) -> Non
     name = f"{reader.name}-secret"
     core.delete_namespaced_secret(name, reader.namespace.name)
 
-    # Who asks the API server tells of its answer, which has the plural.
+    # A kubelet that requests objects repeats the API server's message, which has the plural.
     message = f'MountVolume.SetUp failed for volume "secret" : secrets? "{name}" not found'
     reader.namespace.wait_for_event(reader.name, "FailedMount", message)
     assert reader.told("secret") == before

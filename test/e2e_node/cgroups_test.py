@@ -1,7 +1,7 @@
-"""What the cgroups of pods are limited to, as the kernel says it, and what becomes of them.
+"""Test the limits of pods' cgroups, as the kernel shows them, and what happens to the cgroups.
 
-The figures are worked out anew here from what is documented: of requests come shares, of limits come quotas and
-limits of memory; a pod has the sum of its containers, a class of pods the sum of its pods.
+The tests compute the expected values again from the documentation: shares come from requests, quotas and memory limits
+come from limits. A pod gets the sum of its containers, and a QoS class the sum of its pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIB = 1 << 20
 PIDS = 512
 RESERVED_MEMORY = 700 * MIB
 RESERVED_CPU = 300
-# Of the node's own cgroup for what serves pods, which is enforced.
+# The cgroup of the node's own daemons has these limits, which are enforced.
 KUBE_MEMORY, KUBE_CPU = 400 * MIB, 200
 
 
@@ -33,7 +33,7 @@ def amounts(cpu: str = "", memory: str = "") -> dict[str, str]:
 
 
 def sized(name: str, requests: dict[str, str] | None = None, limits: dict[str, str] | None = None) -> dict[str, Any]:
-    """A container that sleeps."""
+    """Return a container that sleeps."""
     return sleeper(name, resources={"requests": requests or {}, "limits": limits or {}})
 
 
@@ -62,34 +62,34 @@ PODS: list[Manifest] = [
     pod("whole-guaranteed", sized("free"), resources={"limits": amounts("110m", "64Mi")}),
     pod("besteffort", sized("main")),
 ]
-# By pod: the class's cgroup below that of all pods, what the pod's own is limited to, and what those of its containers.
+# Each pod maps to its QoS class's cgroup below that of all pods, the pod's own limits, and those of its containers.
 FIGURES = {
     "guaranteed": (
         "",
         expected(250, 250, 96 * MIB, PIDS),
         {"one": expected(100, 100, 32 * MIB), "other": expected(150, 150, 64 * MIB)},
     ),
-    # Neither shares nor quotas can be that little.
+    # These requests are below the minimum of shares and of quotas.
     "tiny": ("", expected(2, 10, 8 * MIB, PIDS), {"main": expected(2, 10, 8 * MIB)}),
-    # One container without a limit, and the pod has none.
+    # One container has no limit, so the pod has none.
     "burstable": (
         "burstable",
         expected(150, None, None, PIDS),
         {"limited": expected(100, 250, 128 * MIB), "open": expected(50)},
     ),
-    # A limit is also a request where there is none.
+    # Where a container has no request, its limit counts as its request.
     "bound": (
         "burstable",
         expected(30, 120, 88 * MIB, PIDS),
         {"one": expected(10, 100, 64 * MIB), "two": expected(20, 20, 24 * MIB)},
     ),
-    # The init container asks for more than those that run later do together.
+    # The init container requests more than the later containers together.
     "init": (
         "burstable",
         expected(40, 400, 96 * MIB, PIDS),
         {"main": expected(20, 200, 64 * MIB), "side": expected(10, 100, 32 * MIB)},
     ),
-    # What a container says nothing of, it may use up to what the pod may.
+    # A container without limits may use as much as the pod.
     "whole": (
         "burstable",
         expected(100, 200, 128 * MIB, PIDS),
@@ -103,7 +103,7 @@ BURSTABLE_REQUESTS = 150 + 30 + 40 + 100
 
 @pytest.fixture(scope="module")
 def top(containerd: Containerd) -> Cgroup:
-    """The cgroup in which the kubelet makes its own."""
+    """Return the cgroup in which the kubelet creates its cgroups."""
     return Cgroup(containerd.node_cgroup_root("cgroups"))
 
 
@@ -144,7 +144,7 @@ def pods_cgroup(kubelet: KubeletProcess, cri: CRIClient, name: str) -> Cgroup:
 @pytest.mark.parametrize("name", FIGURES)
 def test_limits_of_a_pod_and_its_containers(kubelet: KubeletProcess, cri: CRIClient, top: Cgroup, name: str) -> None:
     qos, of_pod, of_containers = FIGURES[name]
-    # A static pod's cgroup has the name that its manifest gave it, not that of its mirror in the API.
+    # A static pod's cgroup is named after the UID from the manifest, not after the UID of the mirror pod.
     found = kubelet.pods()[name].json["metadata"]
     uid = found["annotations"].get("kubernetes.io/config.hash", found["uid"])
     cgroup = pods_cgroup(kubelet, cri, name)
@@ -164,7 +164,7 @@ def test_limits_of_the_classes(kubelet: KubeletProcess, top: Cgroup) -> None:
     def looks_right() -> bool:
         return (pods / "burstable").problems(expected(BURSTABLE_REQUESTS)) == []
 
-    # They are gone through once a minute, and whenever a pod comes or goes.
+    # The kubelet updates the classes once a minute, and whenever a pod starts or ends.
     wait_for("the burstable pods together have their shares", looks_right, 90)
     assert (pods / "besteffort").problems(expected(2)) == []
 
@@ -182,12 +182,14 @@ def test_pods_together_get_what_is_not_reserved(kubelet: KubeletProcess, top: Cg
 
 def test_kubelet_moves_to_a_cgroup_of_its_own(kubelet: KubeletProcess, top: Cgroup) -> None:
     wait_for("the kubelet has moved", lambda: cgroup_of(kubelet.pid).path == f"{top.path}/own", 60)
-    assert Path(f"/proc/{kubelet.pid}/oom_score_adj").read_text() in ("-999\n", "0\n"), "unless it may not lower it"
+    assert Path(f"/proc/{kubelet.pid}/oom_score_adj").read_text() in ("-999\n", "0\n"), (
+        "the kubelet has lowered its score wrongly"
+    )
 
 
 def test_scores_for_when_memory_runs_out(kubelet: KubeletProcess, cri: CRIClient, containerd: Containerd) -> None:
     total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
-    # Who may not lower a score leaves it at the runtime's own.
+    # A process without the privilege to lower its score keeps at least the runtime's score.
     least = score(int((containerd.run_dir / "containerd.pid").read_text().split()[0]))
     wanted = {
         ("guaranteed", "one"): -997,
@@ -207,7 +209,7 @@ def score(pid: int) -> int:
 
 
 def test_processes_beyond_the_limit_are_refused(kubelet: KubeletProcess, cri: CRIClient) -> None:
-    """Not the file alone: nobody gets more."""
+    """A pod cannot have more processes than its limit, which the kernel enforces."""
     script = f"for i in $(seq {2 * PIDS}); do sleep 10 >/dev/null 2>&1 & done"
 
     answer = cri.exec(kubelet.pods()["besteffort"].container_id(), "sh", "-c", script)
@@ -223,7 +225,8 @@ def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
     identities = {name: cgroup.identity() for name, cgroup in before.items()}
     ids = {name: pod.container_id(next(iter(FIGURES[name][2]))) for name, pod in kubelet.pods().items()}
     kubelet.kill()
-    # One whose pod was taken away meanwhile, and one that nobody knows of, with a process of it still there.
+    # One leftover cgroup belongs to a pod whose manifest was removed meanwhile. The other belongs to an unknown pod,
+    # and a process still runs in it.
     kubelet.remove("tiny")
     left = top / "kubepods/burstable/pod0e8a3d4c-6c1f-4f0a-9d36-8f2d9f1a2b3c"
     left.make()
@@ -232,11 +235,11 @@ def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
     (left.directory("memory") / "cgroup.procs").write_text(str(process.pid))
     try:
         kubelet.start()
-        wait_for("the process of the pod that is gone was killed", lambda: process.poll() is not None, 60)
+        wait_for("the process in the leftover cgroup was killed", lambda: process.poll() is not None, 60)
         assert process.returncode == -signal.SIGKILL
         wait_for("its cgroup is gone", lambda: not left.exists(), 60)
         taken_away = before.pop("tiny")
-        wait_for("that of the pod that was taken away is gone", lambda: not taken_away.exists(), 60)
+        wait_for("the removed pod's cgroup is gone", lambda: not taken_away.exists(), 60)
     finally:
         process.kill()
         process.wait()
@@ -249,14 +252,17 @@ def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
 
 
 def inherit_cpuset(cgroup: Cgroup) -> None:
-    """A cpuset of version 1 takes no process until it has CPUs and memory nodes; elsewhere nothing needs doing."""
+    """Give a version 1 cpuset its CPUs and memory nodes.
+
+    Without them the cpuset accepts no process. Version 2 needs nothing.
+    """
     if not V2:
         for file in ("cpuset.cpus", "cpuset.mems"):
             (cgroup.directory("cpuset") / file).write_text(cgroup.parent.read(file))
 
 
 def test_shares_of_the_class_follow_the_pods(kubelet: KubeletProcess, cri: CRIClient, top: Cgroup) -> None:
-    """The last one, for it takes a pod away."""
+    """The shares of a QoS class shrink when one of its pods goes. This test comes last, because it removes a pod."""
     cgroup = pods_cgroup(kubelet, cri, "whole")
     kubelet.remove("whole")
 

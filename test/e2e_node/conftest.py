@@ -1,4 +1,4 @@
-"""Fixtures of the node tests: one containerd for all of them, a kubelet for each that asks."""
+"""Define the fixtures of the node tests: one containerd for all of them, and kubelets for each test that needs them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ SLOWEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "alone: compares the machine before and after, so nothing else may run")
+    config.addinivalue_line("markers", "alone: compares the machine before and after, so no other test may run")
     config.pluginmanager.register(LeftOut(HERE, left_out))
     config.pluginmanager.register(SlowestFirst(HERE, SLOWEST))
 
 
 def left_out(item: pytest.Item) -> str:
-    """Why a test cannot run here; nothing if it can."""
-    return "wants the machine for itself, not --numprocesses" if worker() and item.get_closest_marker("alone") else ""
+    """Return the reason why a test cannot run here, or an empty string if it can."""
+    return (
+        "needs the machine for itself, without --numprocesses" if worker() and item.get_closest_marker("alone") else ""
+    )
 
 
 @pytest.fixture(scope="session")
 def containerd() -> Iterator[Containerd]:
-    """A containerd with the test images, removed with everything it made when the session ends."""
+    """Yield a containerd with the test images. At the end of the session, remove it with everything that it made."""
     missing = [program for program in NEEDED if shutil.which(program, path=search_path()) is None]
     if os.geteuid() != 0 or missing:
         pytest.fail(f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them")
@@ -53,7 +55,7 @@ def containerd() -> Iterator[Containerd]:
 
 @pytest.fixture(scope="session")
 def cri(containerd: Containerd) -> Iterator[CRIClient]:
-    """The tests' own view of the runtime."""
+    """Yield a client of the runtime for the tests themselves."""
     client = containerd.client()
     yield client
     client.close()
@@ -63,9 +65,9 @@ def cri(containerd: Containerd) -> Iterator[CRIClient]:
 def new_kubelet(
     request: pytest.FixtureRequest, containerd: Containerd, cri: CRIClient
 ) -> Iterator[Callable[..., KubeletProcess]]:
-    """Make kubelets, given their node and more configuration or flags; all are cleaned up after the file.
+    """Yield a function that makes kubelets, given a node name and further configuration or flags.
 
-    Their logs are kept in .build/e2e_node when a test of the file failed.
+    The fixture cleans up after the file. If a test of the file failed, it keeps the kubelets' logs in .build/e2e_node.
     """
     made: list[KubeletProcess] = []
     failed_before = request.session.testsfailed
@@ -77,7 +79,8 @@ def new_kubelet(
         root_dir: Path | None = None,
         flags: Mapping[str, object] | None = None,
     ) -> KubeletProcess:
-        # A kubelet removes the logs of pods that it does not know, so those in the usual place can be of one alone.
+        # A kubelet removes the logs of pods that it does not know, so only one kubelet may use the default log
+        # directory.
         logs = containerd.run_dir / f"{node}-logs"
         full = {"cgroupRoot": containerd.node_cgroup_root(node), "podLogsDir": str(logs), **(config or {})}
         made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, flags, root_dir))

@@ -1,4 +1,4 @@
-"""The runtime goes away for a while and comes back."""
+"""Test a runtime that is away for a while and comes back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ OUTAGE = 20.0
 
 
 def test_no_pod_is_lost(new_kubelet: Callable[..., KubeletProcess], containerd: Containerd, cri: CRIClient) -> None:
-    """Containers go on; pods that come or go meanwhile are seen to afterwards."""
+    """Containers keep running while the runtime is away.
+
+    Afterwards the kubelet starts new pods and ends removed ones.
+    """
     kubelet = new_kubelet("outage")
     stay = [f"stays-{number}" for number in range(3)]
     for name in [*stay, "removed-meanwhile"]:
@@ -29,7 +32,7 @@ def test_no_pod_is_lost(new_kubelet: Callable[..., KubeletProcess], containerd: 
     kubelet.write(pod("added-meanwhile", sleeper()))
     kubelet.remove("removed-meanwhile")
     kubelet.wait_for(
-        "the kubelet through the outage, with all pods known",
+        "the end of the outage, with all pods known",
         lambda pods: {*stay, "added-meanwhile"} <= set(pods) and time.monotonic() >= back,
         timeout=OUTAGE + 60,
     )

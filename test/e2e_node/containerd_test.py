@@ -1,4 +1,4 @@
-"""The private containerd, its images and its network without a kubelet: what the other tests rely on."""
+"""Test what the other tests rely on: the private containerd, its images and its network, without a kubelet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def host_port() -> int:
 
 @pytest.fixture
 def sandbox(cri: CRIClient, tmp_path: Path, host_port: int) -> Iterator[tuple[str, runtimeapi.PodSandboxConfig]]:
-    """A running sandbox whose port 8080 is the host's host_port."""
+    """Yield a running sandbox whose port 8080 is mapped to the host's `host_port`."""
     config = runtimeapi.PodSandboxConfig(
         metadata=runtimeapi.PodSandboxMetadata(name="raw", namespace="default", uid=tmp_path.name),
         hostname="raw",
@@ -91,9 +91,10 @@ def test_pause_ends_at_once(cri: CRIClient, sandbox: tuple[str, runtimeapi.PodSa
 
 @pytest.mark.alone
 def test_clean_leaves_no_trace(tmp_path: Path, host_port: int) -> None:
-    """Also when a pod with a host port still runs, its image is mounted and containerd is gone.
+    """The clean-up leaves nothing behind.
 
-    A network plugin that was killed leaves the chain of its pod behind, with nothing in it.
+    This holds even if a pod with a host port still runs, an image is mounted, and containerd is gone. A network plugin
+    that was killed leaves an empty chain of its pod behind.
     """
     before = machine_state()
     runtime = Containerd(tmp_path)
@@ -121,7 +122,7 @@ def test_clean_leaves_no_trace(tmp_path: Path, host_port: int) -> None:
 
 
 def machine_state() -> dict[str, list[str]]:
-    """All that a containerd with pods could leave behind."""
+    """Return everything on the machine that a containerd with pods could leave behind."""
 
     def lines(*command: str) -> list[str]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

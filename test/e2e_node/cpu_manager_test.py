@@ -1,4 +1,4 @@
-"""Containers with processors of their own: who runs where, as the kernel says it, through restarts and bad state."""
+"""Test exclusive CPUs: where containers run, as the kernel shows it, over restarts and with invalid state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from framework.pods import Manifest, pod, sleeper
 
 CPUS = frozenset(os.sched_getaffinity(0))
 RESERVED = frozenset([min(CPUS)])
-# What containers can have for themselves.
+# Containers can get these CPUs exclusively.
 ASSIGNABLE = CPUS - RESERVED
 STATIC = {
     "cpuManagerPolicy": "static",
@@ -27,13 +27,13 @@ STATIC = {
 
 
 def exclusive(name: str, number: int = len(ASSIGNABLE)) -> Manifest:
-    """A guaranteed pod that requests whole processors, and so has them alone."""
+    """Return a guaranteed pod that requests whole CPUs, and so gets them exclusively."""
     amounts = {"cpu": str(number), "memory": "32Mi"}
     return pod(name, sleeper(resources={"requests": amounts, "limits": amounts}))
 
 
 def parse(text: str) -> frozenset[int]:
-    """A list as the kernel writes it."""
+    """Parse a list of CPUs in the kernel's format."""
     cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -42,19 +42,19 @@ def parse(text: str) -> frozenset[int]:
 
 
 class Node:
-    """A kubelet, and what the kernel and its files say of its pods."""
+    """Hold a kubelet, and read the state of its pods from the kernel and from the kubelet's files."""
 
     def __init__(self, kubelet: KubeletProcess, cri: CRIClient) -> None:
         self.kubelet = kubelet
         self.cri = cri
 
     def pids(self, name: str) -> set[int]:
-        """Of the first processes of a pod's containers."""
+        """Return the PIDs of the first processes of the pod's containers."""
         running = self.cri.running_containers(self.kubelet.full_name(name))
         return {self.cri.container_pid(container.id) for container in running}
 
     def allowed(self, name: str) -> frozenset[int]:
-        """Where the pod's only container may run."""
+        """Return the CPUs on which the pod's only container may run."""
         (pid,) = self.pids(name)
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return parse(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
@@ -72,8 +72,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(new_kubelet: Callable[..., KubeletProcess], cri: CRIClient) -> Node:
-    """A node with a pod that shares; each test leaves it so."""
-    assert len(CPUS) > 1, "these tests need two processors: one for all, and one for a container alone"
+    """Return a node with a pod without exclusive CPUs. Each test leaves it in this state."""
+    assert len(CPUS) > 1, "these tests need two CPUs: a shared one and an exclusive one"
     kubelet = new_kubelet("cpus", STATIC)
     kubelet.write(pod("shares", sleeper()))
     kubelet.start()
@@ -91,7 +91,7 @@ def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node)
     kubelet.wait_for_running("beside")
 
     assert node.allowed("alone") == ASSIGNABLE
-    # Those that ran already are moved, and those that come are kept off.
+    # Running containers are moved off the exclusive CPUs, and new ones are kept off.
     node.wait_for_allowed("shares", RESERVED)
     assert node.allowed("beside") == RESERVED
     before = {name: node.pids(name) for name in ("alone", "beside", "shares")}
@@ -107,7 +107,7 @@ def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node)
     assert (node.pids("alone"), node.allowed("alone")) == (before["alone"], ASSIGNABLE)
     kubelet.write(pod("later", sleeper()))
     kubelet.wait_for_running("later")
-    assert node.allowed("later") == RESERVED, "the share is what it was before the restart"
+    assert node.allowed("later") == RESERVED, "the shared CPUs are not those before the restart"
 
     kubelet.remove("alone")
     kubelet.wait_for("alone gone", lambda pods: "alone" not in pods)
@@ -124,7 +124,7 @@ def test_who_asks_for_more_than_there_are_is_rejected(node: Node) -> None:
     node.kubelet.write(exclusive("one-too-many", 1))
 
     rejected = node.kubelet.wait_for_pod("one-too-many", lambda found: found.phase == "Failed")
-    # Not OutOfcpu: processors are given out before the sums are looked at.
+    # The reason is not OutOfcpu, because the kubelet assigns CPUs before it compares sums.
     assert rejected.status["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in rejected.status["message"]
     assert node.allowed("all") == ASSIGNABLE
@@ -148,7 +148,7 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
         refusing.kubelet.root_dir.mkdir()
         refusing.state_file.write_bytes(content)
         refusing.kubelet.spawn()
-    # Where nobody has processors of his own nothing is lost with the file.
+    # Without exclusive CPUs, nothing is lost when the file is replaced.
     careless = Node(new_kubelet("careless"), node.cri)
     careless.kubelet.root_dir.mkdir()
     careless.state_file.write_text("{")
@@ -162,13 +162,15 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
         assert refusing.kubelet.wait_for_exit(timeout=60) != 0
         told = f'delete the CPU manager checkpoint file \\"{refusing.state_file}'
         assert refusing.kubelet.logged(reason, told), reason
-        assert refusing.state_file.read_bytes() == content, "it is the operator's to delete"
+        assert refusing.state_file.read_bytes() == content, (
+            "the kubelet changed a file that only the operator may delete"
+        )
 
 
 def test_strict_reservation_keeps_everybody_off(
     node: Node, new_kubelet: Callable[..., KubeletProcess], cri: CRIClient
 ) -> None:
-    # Each takes the other's pods for orphans.
+    # Each kubelet would treat the pods of the other as orphans.
     node.kubelet.stop()
     options = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
     strict = Node(new_kubelet("strict", {**STATIC, **options}), cri)

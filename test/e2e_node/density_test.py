@@ -1,4 +1,4 @@
-"""Many pods at once."""
+"""Test many pods at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from framework.pods import pod, sleeper
 from framework.waiting import wait_for
 
 PODS = 30
-# The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
+# The garbage collector, which removes the sandboxes and logs of pods that are gone, runs once a minute.
 COLLECTED = 240
 
 

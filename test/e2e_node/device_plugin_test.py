@@ -1,4 +1,4 @@
-"""Devices of a real plugin: containers get them, and they outlive restarts of the plugin, the kubelet and the node."""
+"""Test devices of a real plugin: containers get them, and keep them over restarts of the plugin, kubelet and node."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kubelet.apis.podresources import client
 from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
 RESOURCE = "example.com/device"
-# Seconds for an answer.
+# A call must be answered within this many seconds.
 TIMEOUT = 60
 _REFUSED = "Pod was rejected: Allocate failed due to {}, which is unexpected"
 
 
 @pytest.fixture(scope="module")
 def plugin(kubelet: KubeletProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevicePlugin]:
-    """One with two devices that are healthy; each test leaves it so, and running."""
+    """Yield a running plugin with two healthy devices. Each test leaves it in this state."""
     plugin = DevicePlugin(tmp_path_factory.mktemp("plugin"), RESOURCE, kubelet.root_dir)
     plugin.offer(**{"dev-0": True, "dev-1": True})
     with plugin:
@@ -39,7 +39,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 @pytest.fixture(scope="module")
 def user(kubelet: KubeletProcess, plugin: DevicePlugin) -> str:
-    """The name of a pod that has one device; each test leaves it running."""
+    """Return the name of a running pod that has one device. Each test leaves the pod running."""
     kubelet.write(user_of("user", 1))
     kubelet.wait_for_running("user")
     return "user"
@@ -56,7 +56,7 @@ def podresources(kubelet: KubeletProcess) -> podresourcesapi.ListPodResourcesRes
 
 
 def allocatable(kubelet: KubeletProcess) -> set[str]:
-    """The ids of the devices that the kubelet holds for healthy."""
+    """Return the IDs of the devices that the kubelet considers healthy."""
     stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", TIMEOUT, 1 << 20)
     with channel:
         found = stub.GetAllocatableResources(podresourcesapi.AllocatableResourcesRequest(), timeout=TIMEOUT)
@@ -64,7 +64,7 @@ def allocatable(kubelet: KubeletProcess) -> set[str]:
 
 
 def given(kubelet: KubeletProcess, name: str) -> list[str]:
-    """The ids of a pod's devices."""
+    """List the IDs of a pod's devices."""
     for each in podresources(kubelet).pod_resources:
         if each.name == kubelet.full_name(name):
             return [id for device in each.containers[0].devices for id in device.device_ids]
@@ -115,7 +115,7 @@ def test_plugin_that_refuses(kubelet: KubeletProcess, plugin: DevicePlugin, user
 
 
 def test_plugin_that_takes_its_time(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
-    """Its pod waits, and others do not."""
+    """A slow plugin delays its own pod, but no other."""
     (plugin.state / "hang").touch()
     kubelet.write(user_of("slow", 1))
     kubelet.wait_for_log(f"waits for the device plugin of {RESOURCE} to allocate devices")
@@ -162,7 +162,7 @@ def test_plugin_goes_and_comes_back(kubelet: KubeletProcess, plugin: DevicePlugi
 
 @pytest.mark.parametrize("plugin_runs", [True, False])
 def test_kubelet_is_restarted(plugin_runs: bool, kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
-    """A pod that runs goes on to run, be its plugin there or not."""
+    """A running pod keeps running over a restart of the kubelet, with or without its plugin."""
     (before,) = kubelet.wait_for_running(user)
     kubelet.kill()
     if not plugin_runs:
@@ -177,7 +177,10 @@ def test_kubelet_is_restarted(plugin_runs: bool, kubelet: KubeletProcess, plugin
 
 
 def test_node_is_restarted(kubelet: KubeletProcess, plugin: DevicePlugin, user: str, cri: CRIClient) -> None:
-    """Nothing runs any more, and the kubelet is there before the plugin: the pod waits for it, and has its device."""
+    """After a restart of the node, a pod waits for its plugin and gets its device.
+
+    No container runs, and the kubelet starts before the plugin.
+    """
     (before,) = kubelet.wait_for_running(user)
     kubelet.kill()
     plugin.kill()
@@ -186,7 +189,7 @@ def test_node_is_restarted(kubelet: KubeletProcess, plugin: DevicePlugin, user: 
     kubelet.start()
     kubelet.wait_for_pod(user, is_waiting)
     waits = f"waits for the device plugin of {RESOURCE}"
-    kubelet.wait_for_condition("what it waits for", lambda: waits in str(kubelet.explained(user)))
+    kubelet.wait_for_condition("an explanation of the wait", lambda: waits in str(kubelet.explained(user)))
     assert not cri.running_containers(kubelet.full_name(user))
     plugin.start()
     (after,) = kubelet.wait_for_running(user)

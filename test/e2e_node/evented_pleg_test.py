@@ -1,4 +1,4 @@
-"""A kubelet that learns from the runtime's events what happened, if the runtime has them."""
+"""Test a kubelet that learns of changes from the runtime's events, if the runtime supports them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import pod, sleeper
 
 EVENTED = {"featureGates": {"EventedPLEG": True}}
-# Less than the 300 s between two relists while events are listened to.
+# This is less than the 300 s between two relists while events arrive.
 TOLD = 120
 
 
 def test_dead_container_is_restarted_before_any_relist_could_see_it(
     new_kubelet: Callable[..., KubeletProcess], cri: CRIClient
 ) -> None:
-    """With events because they tell; without because the kubelet falls back to relisting every second."""
+    """A dead container restarts soon.
+
+    With events the kubelet learns of its end at once. Without events the kubelet falls back to a relist every second.
+    """
     kubelet = new_kubelet("evented", EVENTED)
     kubelet.write(pod("killed", sleeper()))
     kubelet.start()

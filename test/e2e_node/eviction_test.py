@@ -1,15 +1,15 @@
-"""Nodes under pressure: what is cleared away, who has to go and who stays, what is said of it, and when it is over.
+"""Test nodes under pressure: what the kubelet reclaims, which pods it evicts, its reports, and the end of the pressure.
 
-Three nodes are pressed at the same time, for the eviction manager looks but every ten seconds:
+Three nodes come under pressure at the same time, because the eviction manager checks only every ten seconds:
 
-- `memory`: its pods have little to share, and one takes it all.
-- `disk`: images, containers and volumes share a small file system. First there is something to clear away, then not.
-- `apart`: images and containers have a file system, volumes and logs another. The memory of the machine, its processes,
-  and the bytes and inodes of the file systems run short at once, each by another pod.
+- `memory`: its pods share little memory, and one takes it all.
+- `disk`: images, containers and volumes share a small file system. First the kubelet can reclaim space, later not.
+- `apart`: images and containers have one file system, volumes and logs another. The machine's memory and processes,
+  and the bytes and inodes of the file systems, run short at once, each because of another pod.
 
-Pods that are to go do so in two steps: they begin, and when the kubelet has measured what they use, they go on until
-something is short. So it is never by chance who is found to use the most. Nothing takes more of the machine than a few
-hundred MiB, but for `apart`: up to three tenths of the memory that is available.
+A pod that must be evicted works in two steps. It starts, and when the kubelet has measured its usage, it continues
+until a resource is short. So the pod with the largest usage is never a matter of chance. No node takes more of the
+machine than a few hundred MiB, except `apart`, which takes up to three tenths of the available memory.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from framework.processes import logs_folder
 from pkg import golang
 
 MIB = 1 << 20
-# Seconds that a condition stays when the node has recovered; where more is tried meanwhile it is longer.
+# A condition stays for this many seconds after the node has recovered. It stays longer where a test needs the time.
 TRANSITION, LONG_TRANSITION = 5, 20
-# Seconds for the eviction manager to see, to act, and to see that it is over.
+# Within this many seconds the eviction manager notices a shortage, acts, and notices its end.
 TIMEOUT = 240.0
-# Seconds for threads that were told to stop.
+# Threads that were told to stop get this many seconds to end.
 _GRACE = 30.0
 FILLER = "registry.k8s.io/e2e-test-images/filler:1.0"
-# MiB that the pods of `memory` share, and how much has to be left of it.
+# The pods of `memory` share this many MiB, and this much of it must stay available.
 SHARED, LEFT = 512, 150
-# What becomes short by which pod of `apart`.
+# Each pod of `apart` maps to the signal and the resource that it exhausts.
 APART = {
     "takes-memory": ("memory.available", "memory"),
     "forks": ("pid.available", "pids"),
@@ -63,24 +63,27 @@ APART = {
     "many-files": ("nodefs.inodesFree", "inodes"),
     "fills-layer": ("imagefs.available", "ephemeral-storage"),
 }
-# The conditions, with their reasons when there is pressure and when not, and the taints that go with them.
+# Each condition maps to its reasons with and without pressure, and to its taint.
 CONDITIONS = {
     "MemoryPressure": ("KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "memory-pressure"),
     "DiskPressure": ("KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "disk-pressure"),
     "PIDPressure": ("KubeletHasInsufficientPID", "KubeletHasSufficientPID", "pid-pressure"),
 }
-# Where figures of pods are in the summary.
+# These are paths of a pod's figures in the summary.
 MEMORY = ("memory", "workingSetBytes")
 VOLUME = ("volume", 0, "usedBytes")
 Config = dict[str, object]
 Stats = dict[str, Any]
 
 
-# ---- Pods ----
+# --- Pods -------------------------------------------------------------------------------------------
 
 
 def takes_memory(mebibytes: int) -> str:
-    """Take so much at once and keep it: dd has read it and cannot write, for nobody reads on."""
+    """Take this much memory at once and keep it.
+
+    dd has read the data and cannot write it, because nothing reads its pipe.
+    """
     return f"{{ dd if=/dev/zero bs={mebibytes}M count=1 2>/dev/null | sleep 100000 & }}"
 
 
@@ -105,7 +108,7 @@ def in_steps(first: str, then: str) -> str:
 
 
 def made(name: str, script: str, memory: str = "", disk: str = "", limit: str = "", **spec: Any) -> Manifest:
-    """A pod with an empty directory at /v that asks for so much."""
+    """Return a pod with an empty directory at /v and these requests."""
     requests = {name: value for name, value in (("memory", memory), ("ephemeral-storage", disk)) if value}
     resources = {"requests": requests, "limits": {"memory": limit} if limit else {}}
     main = shell(script, volumeMounts=[{"name": "v", "mountPath": "/v"}], resources=resources)
@@ -113,16 +116,16 @@ def made(name: str, script: str, memory: str = "", disk: str = "", limit: str = 
 
 
 def pauses(name: str) -> Manifest:
-    """A pod that uses the image of sandboxes, which could be taken for unused where the runtime does not pin it."""
+    """Return a pod that uses the sandbox image. A runtime that does not pin this image might let it appear unused."""
     return pod(name, {"name": "main", "image": PAUSE})
 
 
-# ---- Nodes ----
+# --- Nodes ------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Pressed:
-    """A node, its runtime, and which of its pods are to stay."""
+    """Hold a node, its runtime, and the pods that must stay."""
 
     node: ContainerdNode
     containerd: Containerd
@@ -140,7 +143,7 @@ class Pressed:
         return found
 
     def wait_until_measured(self, name: str, least: int, *figure: str | int) -> None:
-        """Wait until one of the kubelet's figures of a pod, found at this path, is at least so much."""
+        """Wait until a figure of a pod in the kubelet's summary, found at this path, has reached the minimum."""
 
         def look() -> bool:
             found = [each for each in self.summary()["pods"] if each["podRef"]["name"] == name]
@@ -160,11 +163,11 @@ class Pressed:
         return self.node.wait_for_api_pod(name, "evicted", evicted, TIMEOUT)
 
     def pressures(self, kind: str) -> list[Object]:
-        """What a condition of the node has been since the node was ready, without pressure at first."""
+        """List the states of a condition since the node was ready. There is no pressure at first."""
         return self.past.conditions(self.node.node, kind)
 
     def wait_for_pressure(self, kind: str, times: int) -> list[Object]:
-        """Wait until a condition has been true, and has gone, so many times, and its taint is no more there."""
+        """Wait until a condition has become true and false again this many times, and its taint is gone."""
         taint = f"node.kubernetes.io/{CONDITIONS[kind][2]}"
 
         def look() -> list[Object]:
@@ -177,7 +180,7 @@ class Pressed:
         return found
 
     def evictions(self) -> dict[str, int]:
-        """How many pods have been evicted, by signal."""
+        """Return the number of evicted pods for each signal."""
         lines = re.findall(r'^kubelet_evictions\{.*eviction_signal="(.*?)".*\} (\d+)', self.node.get("/metrics"), re.M)
         return {signal: int(count) for signal, count in lines if int(count)}
 
@@ -186,7 +189,7 @@ class Pressed:
         return {tag for image in found for tag in image.repo_tags}
 
     def assert_others_stayed(self) -> None:
-        """That those that were to stay never took notice."""
+        """Check that the pods that must stay were never disturbed."""
         assert self.stay
         for manifest in self.stay:
             versions = self.node.history.of(manifest["metadata"]["name"])
@@ -197,7 +200,10 @@ class Pressed:
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_leaked_threads() -> Iterator[None]:
-    """In place of the fixture that looks after each test: the API server lives as long as the file."""
+    """Check for leaked threads only after the file.
+
+    This fixture replaces the one that checks after each test, because the API server lives as long as the file.
+    """
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + _GRACE
@@ -208,7 +214,7 @@ def _no_leaked_threads() -> Iterator[None]:
 
 
 class Fleet:
-    """The nodes of one cluster. Leaving it ends and removes everything."""
+    """Run the nodes of one cluster. At the end, stop and remove everything."""
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
@@ -227,11 +233,11 @@ class Fleet:
         self._stack.close()
 
     def new_runtime(self, image_disk: int = 0) -> Containerd:
-        """A containerd, with the test images on a file system of so many MiB, if that is said."""
+        """Return a containerd with the test images, which are on a file system of `image_disk` MiB if that is given."""
         if os.geteuid() != 0:
             pytest.fail("the node tests run as root")
         containerd = Containerd(new_run_dir())
-        # With what is mounted in its directory.
+        # The clean-up includes what is mounted in its directory.
         self._stack.callback(containerd.clean)
         if image_disk:
             mount_small_disk(containerd.run_dir / "images.disk", image_disk, containerd.run_dir / "root")
@@ -240,14 +246,14 @@ class Fleet:
         return containerd
 
     def add(self, name: str, containerd: Containerd, config: Config, root_dir: Path | None = None) -> None:
-        """Start a kubelet; the node need not be ready yet."""
+        """Start a kubelet, without waiting until its node is ready."""
         cri = containerd.client()
         self._stack.callback(cri.close)
         quick = {
             "nodeStatusUpdateFrequency": "1s",
             "evictionPressureTransitionPeriod": f"{TRANSITION}s",
             "volumeStatsAggPeriod": "1s",
-            # Those that are younger are not cleared away.
+            # The kubelet does not remove images that are younger.
             "imageMinimumGCAge": "1s",
         }
         node = ContainerdNode(name, containerd, self._cluster, self._history, {**quick, **config}, root_dir)
@@ -258,7 +264,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pressed]]:
-    """The nodes with their pods, when nothing is short yet. Logs of the kubelets are kept if a test failed."""
+    """Yield the nodes with their pods before anything is short. Keep the kubelets' logs if a test fails."""
     failed_before = request.session.testsfailed
     begun = False
 
@@ -287,7 +293,7 @@ def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def nodes(begun: dict[str, Pressed]) -> dict[str, Pressed]:
-    """The same, on their way into trouble."""
+    """Return the nodes after their pods were told to cause shortages."""
     begun["memory"].let_go("hog")
     begun["disk"].let_go("writes")
     for name in APART:
@@ -311,7 +317,7 @@ def start_memory(memory: Pressed) -> None:
     memory.node.cluster.store.create("priorityclasses", {"metadata": {"name": "important"}, "value": 1000})
     memory.make(
         made("careful", f"{takes_memory(64)}; {idle}", memory="96Mi"),
-        # Takes more than the hog will, which is of no importance.
+        # This pod uses more than the hog, whose priority is lower.
         made("important", f"{takes_memory(150)}; {idle}", priorityClassName="important"),
         made("above-request", f"{takes_memory(32)}; {idle}", memory="8Mi"),
     )
@@ -332,7 +338,7 @@ def add_disk(fleet: Fleet) -> None:
 
 
 def start_disk(disk: Pressed) -> None:
-    # What it has written stays in its dead container.
+    # The file stays in the dead container.
     disk.node.create(made("done", writes(24, "/file"), restartPolicy="Never"))
     disk.make(
         made("writes", in_steps("true", writes(32, "/v/file"))),
@@ -341,7 +347,7 @@ def start_disk(disk: Pressed) -> None:
 
 
 def add_apart(fleet: Fleet, machine: Stats) -> None:
-    """Thresholds are set by how the machine is now, with room for what others do on it meanwhile."""
+    """Add the node `apart`. Its thresholds depend on the machine's present state and leave room for other programs."""
     containerd = fleet.new_runtime(image_disk=192)
     root = containerd.run_dir / "nodefs"
     mount_small_disk(containerd.run_dir / "node.disk", 64, root, inodes=8192)
@@ -371,7 +377,7 @@ def start_apart(apart: Pressed) -> None:
     )
     tenth = apart_tenth(apart)
     grow = repeated(takes_memory(tenth // 8), 16, "0.3")
-    # It ends with grace, and says so by how it ends.
+    # The container's exit code shows that it ended by itself in its grace period.
     polite = f"trap 'exit 3' TERM; {in_steps(takes_memory(64), grow)}"
     scripts = {
         "takes-memory": polite,
@@ -382,18 +388,19 @@ def start_apart(apart: Pressed) -> None:
     }
     for name, script in scripts.items():
         limit = f"{64 + 3 * tenth}Mi" if name == "takes-memory" else ""
-        # Processes take memory, too, and that is not to be what is found.
+        # Processes use memory, too. The large request keeps `forks` from being the largest user of memory above its
+        # request.
         memory = {"takes-memory": "1Mi", "forks": "1Gi"}.get(name, "")
         apart.node.create(made(name, script, memory=memory, limit=limit, grace=30))
 
 
 def apart_tenth(apart: Pressed) -> int:
-    """MiB: how much the machine's pods may take until memory is short."""
+    """Return, in MiB, how much the pods may take until memory is short."""
     return int(apart.summary()["node"]["memory"]["availableBytes"]) // MIB // 10
 
 
 def wait_until_begun(nodes: dict[str, Pressed]) -> None:
-    """Wait until the pods that stay run, and the first step of the others is in the kubelet's figures."""
+    """Wait until the pods that stay run, and the kubelet's figures show the first steps of the others."""
     for each in nodes.values():
         each.node.wait_for_api_running(*(manifest["metadata"]["name"] for manifest in each.stay))
     nodes["disk"].node.wait_for_api_pod("done", "done", lambda found: found.phase == "Succeeded")
@@ -409,7 +416,7 @@ def wait_until_begun(nodes: dict[str, Pressed]) -> None:
 
 
 def at(figures: Any, path: Sequence[str | int]) -> int:
-    """What is found at a path; nothing is 0."""
+    """Return the figure at a path, or 0 if there is none."""
     for step in path:
         try:
             figures = figures[step]
@@ -419,16 +426,16 @@ def at(figures: Any, path: Sequence[str | int]) -> int:
 
 
 def free(place: Path) -> tuple[int, int]:
-    """MiB and inodes that are free on a file system."""
+    """Return the free MiB and inodes of a file system."""
     found = os.statvfs(place)
     return found.f_bavail * found.f_frsize // MIB, found.f_favail
 
 
-# ---- Memory of the pods ----
+# --- Memory of the pods -----------------------------------------------------------------------------
 
 
 def test_explain_who_would_go(begun: dict[str, Pressed]) -> None:
-    """Asked while nothing is short."""
+    """While nothing is short, `kubelet explain evictions` says which pods would be evicted first."""
     kubelet = begun["memory"].node
     command = [sys.executable, "-m", "cmd.kubelet", "explain", "evictions", f"--root-dir={kubelet.root_dir}"]
 
@@ -469,7 +476,7 @@ def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:
 
 
 def test_who_is_admitted_while_memory_is_short(nodes: dict[str, Pressed]) -> None:
-    """Only those are refused that ask for nothing: there is no telling how much they will take."""
+    """Under memory pressure the kubelet refuses only pods without requests, because their usage cannot be predicted."""
     memory = nodes["memory"]
     memory.node.wait_for_condition("pressure", lambda: len(memory.pressures("MemoryPressure")) == 2, TIMEOUT)
     tolerated = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
@@ -489,11 +496,11 @@ def test_memory_pressure_ends(nodes: dict[str, Pressed]) -> None:
 
 
 def ends(pressed: Pressed, kind: str, transition: int = TRANSITION, times: int = 1) -> None:
-    """A condition was there and went, for the latest of so many times, but not before its time."""
+    """Check that a condition became true and ended, for the given number of times, and not too early."""
     reason, other_reason, _ = CONDITIONS[kind]
     *_, began, ended = pressed.wait_for_pressure(kind, times)
     assert (began["status"], began["reason"], ended["reason"]) == ("True", reason, other_reason)
-    # Both times are whole seconds.
+    # Both times have whole seconds.
     assert seconds(ended) - seconds(began) > transition - 1
 
 
@@ -501,7 +508,7 @@ def seconds(condition: Object) -> float:
     return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
 
 
-# ---- One file system ----
+# --- One file system --------------------------------------------------------------------------------
 
 
 def test_disk_is_cleared_before_anybody_goes(nodes: dict[str, Pressed]) -> None:
@@ -509,8 +516,8 @@ def test_disk_is_cleared_before_anybody_goes(nodes: dict[str, Pressed]) -> None:
     ended = disk.node.wait_for_log("able to reduce resource pressure without evicting pods")
     assert len(ended) == 1
     names = {each.labels["io.kubernetes.pod.name"] for each in disk.cri.containers()}
-    assert names == {"writes", "pauses-on-disk"}, "dead containers are cleared away, of pods that are still wanted, too"
-    assert disk.images() == {BUSYBOX, PAUSE}, "images that nobody uses are cleared away"
+    assert names == {"writes", "pauses-on-disk"}, "dead containers are left, maybe of pods that still exist"
+    assert disk.images() == {BUSYBOX, PAUSE}, "unused images are left"
     first, second = (disk.node.logged(f"Attempting to delete unused {what}") for what in ("containers", "images"))
     log = disk.node.log.read_text()
     assert log.index(first[0]) < log.index(second[0])
@@ -534,7 +541,7 @@ def test_disk_hog_goes_when_nothing_is_left_to_clear(nodes: dict[str, Pressed]) 
     disk.assert_others_stayed()
 
 
-# ---- Everything at once ----
+# --- Everything at once -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", APART)
@@ -566,8 +573,8 @@ def test_nobody_else_goes(nodes: dict[str, Pressed]) -> None:
     apart = nodes["apart"]
     for name in APART:
         apart.wait_until_evicted(name)
-    # Layers of containers are where images are, which has two names.
+    # The layers of containers are on the file system of images, for which there are two names.
     found = {signal.replace("containerfs", "imagefs"): count for signal, count in apart.evictions().items()}
     assert found == {signal: 1 for signal, _ in APART.values()}
     apart.assert_others_stayed()
-    assert WEB not in apart.images(), "what nobody uses is cleared from the file system of images"
+    assert WEB not in apart.images(), "an unused image is left on the file system of images"

@@ -1,6 +1,6 @@
-"""Pods that are stuck, each for another reason, and what `explain pod` says of each.
+"""Test what `explain pod` says about pods that are stuck for different reasons.
 
-All are dropped at once, so that their waiting overlaps; each test then waits until the kubelet names its cause.
+A fixture creates all pods at once, so that their waits overlap. Each test then waits until the kubelet names the cause.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def web(name: str, **fields: object) -> dict[str, Any]:
 
 
 FAILS = {"command": ["sh", "-c", "echo no heartbeat; exit 1"]}
-# On one stream: the runtime logs two in any order.
+# Both lines go to one stream, because the runtime logs two streams in any order.
 DATABASE = "echo starting >&2; echo 'cannot reach database db:5432' >&2; exit 1"
-# Only tail is killed, as the kubelet is configured, and the container lives on for a while: containerd up to 2.2 now
-# and then loses the kernel's word, and gives the reason Error, when the container ends with what was killed.
+# The kubelet is configured so that only tail is killed, and the container lives on for a while. If the container ended
+# with it, containerd up to 2.2 would sometimes miss the kernel's OOM event and report the reason Error.
 HOG = "head -c 60000000 /dev/zero | tail; code=$?; sleep 2; exit $code"
 VARIABLE = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "smtp", "key": "password"}}}
 MOUNT = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
 SETTINGS = [{"name": "settings", "configMap": {"name": "invoices-settings"}}]
 NO_DIRECTORY = [{"name": "settings", "hostPath": {"path": "/no/such/directory", "type": "Directory"}}]
 
-# The manifest, the cause, and the sentence as a regular expression.
+# Each entry is a manifest, the cause, and a regular expression for the sentence.
 STUCK: list[tuple[Manifest, str, str]] = [
     (
         pod("crashes", shell(DATABASE, "app")),
@@ -178,19 +178,22 @@ def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> N
     kubelet.write(pod("twice", sleeper("other"), grace=40))
 
     def explanations() -> dict[str, dict[str, Any]]:
-        """Of both at one time; the old one goes when its grace is over."""
+        """Return the explanations of both pods once both exist.
+
+        The old pod ends after its grace period.
+        """
         found = kubelet.debug(f"/debug/syncloop/explain?pod=default/{kubelet.full_name('twice')}")
         by_cause = {each["explanation"]["cause"]: each["explanation"] for each in found["pods"]}
         return by_cause if {"WaitsForSameName", "Terminating"} <= by_cause.keys() else {}
 
     found = kubelet.wait_for_condition("both", explanations, timeout=40)
     assert "the pod of the same name" in found["WaitsForSameName"]["sentence"]
-    # Once housekeeping has come by, it is "being deleted".
+    # After housekeeping the sentence says "being deleted" instead.
     assert found["Terminating"]["sentence"].endswith(": container app still runs (grace period 40 s).")
 
 
 def test_missing_object_appears(kubelet: KubeletProcess) -> None:
-    """What the advice says is true: the pod continues as soon as it exists."""
+    """The pod starts as soon as the missing object exists, as the explanation's advice says."""
     settings = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,13 +1,13 @@
-"""Pods of the "restricted" pod security standard that do their worst leave the kubelet and a bystander's pod alone.
+"""Test that hostile pods, which meet the "restricted" pod security standard, harm neither the kubelet nor another pod.
 
-For ten minutes, and with the lateness of the sync loop: test/benchmark/hostile_bench.py.
+test/benchmark/hostile_bench.py attacks for ten minutes and also measures the delay of the sync loop.
 """
 
 from __future__ import annotations
 
 from framework.hostile import attack
 
-# Seconds.
+# All times are in seconds.
 TIMES = attack.Times(calm=5.0, attack=30.0, settling=10.0)
 
 

@@ -1,6 +1,7 @@
-"""NFS servers that do not answer: the pod waits, the rest of the node does not.
+"""Test NFS servers that do not answer: their pod waits, but the rest of the node does not.
 
-The node's mount(8) is replaced by one that asks the test's server, over TCP, before it says that it has mounted.
+The tests replace the node's mount(8) by a program that asks the test's server, over TCP, before it claims to have
+mounted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from framework.waiting import wait_for
 
 from pkg import golang, mount_utils
 
-# What takes longer waits for a server.
+# Anything that takes longer waits for a server.
 SOON = 90.0
 
 MOUNT = """#!/bin/bash
@@ -42,7 +43,7 @@ exec {mount} "$@"
 
 
 class Server:
-    """An NFS server: keeps those waiting who want to mount until it is told what to answer."""
+    """Run an NFS server that lets each mount wait until a test gives the answer."""
 
     def __init__(self, port: Path) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +71,7 @@ class Server:
                     connection.sendall(f"{answer}\n".encode())
 
     def answer(self, text: str) -> None:
-        """Answer the next one, or who waits: `mounted`, or why not."""
+        """Answer the next or the waiting mount with `mounted` or with an error."""
         self._answer.send(text)
 
     def close(self) -> None:
@@ -84,7 +85,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the port of the server."""
+    """Return the path of a file with the server's port."""
     return tmp_path_factory.mktemp("server") / "port"
 
 
@@ -113,7 +114,7 @@ def server(port: Path) -> Iterator[Server]:
 
 
 def mounts_below(path: Path) -> list[str]:
-    """Read where nobody has to be asked."""
+    """List the mounts below the path. The mount table can be read without asking a server."""
     table = mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)
     return [each.mount_point for each in table if each.fs_type == "fuse" and each.mount_point.startswith(f"{path}/")]
 
@@ -128,7 +129,7 @@ def nfs(name: str) -> Manifest:
 
 
 def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
-    """A new pod runs and goes, and the kubelet answers."""
+    """Check that a new pod runs and ends, and that the kubelet answers."""
     kubelet.write(pod(name, sleeper()))
     kubelet.wait_for_running(name)
     assert kubelet.get("/healthz", kubelet.healthz_port) == "ok"
@@ -139,7 +140,7 @@ def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
 
 
 def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
-    """Wait for an event with the text, which is in the log, maybe in several lines."""
+    """Wait for an event with the text. The log may show the text in several lines."""
     wait_for(
         f"an event {reason} with {text}",
         lambda: text in kubelet.log.read_text(errors="replace").partition(f'reason="{reason}"')[2],
@@ -149,7 +150,7 @@ def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
 
 
 def gone(kubelet: KubeletProcess, name: str, uid: str) -> None:
-    """Remove the pod and wait until nothing of it is left."""
+    """Remove the pod, and wait until nothing of it is left."""
     kubelet.remove(name)
     kubelet.wait_for("the pod gone", lambda pods: name not in pods, 2 * SOON)
     wait_for(
@@ -175,7 +176,7 @@ def test_server_that_does_not_answer_a_mount(kubelet: KubeletProcess, server: Se
 
 
 def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> None:
-    """And stays so, while its pod runs and when it goes."""
+    """A server that falls silent, while its pod runs and when the pod goes, blocks nothing else."""
     kubelet.write(nfs("runs"))
     server.answer("mounted")
     (found,) = kubelet.wait_for_running("runs")
@@ -186,7 +187,7 @@ def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> No
     try:
         assert filesystem.somebody_waits.wait(SOON)
         wait_for(
-            "the volume measured in vain",
+            "a failed measurement of the volume",
             lambda: '"Failed to calculate volume metrics"' in kubelet.log.read_text(errors="replace"),
             timeout=SOON,
             describe=kubelet.end_of_log,

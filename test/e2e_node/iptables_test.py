@@ -1,4 +1,4 @@
-"""The chains of the packet filter that a kubelet makes, in network namespaces of the test's own."""
+"""Test the packet filter's chains that a kubelet creates, in network namespaces of the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg.util import exec as utilexec
 from pkg.util import iptables
 
 TIMEOUT = 60.0
-# What the Go kubelet 1.36.2 makes, as `iptables -S` shows it.
+# The Go kubelet 1.36.2 creates these rules, in the format of `iptables -S`.
 _CANARY = "-N KUBE-KUBELET-CANARY"
 _RULES = {
     ("iptables", "mangle"): ["-N KUBE-IPTABLES-HINT", _CANARY],
@@ -40,7 +40,7 @@ _NOTHING: dict[tuple[str, str], list[str]] = {table: [] for table in _RULES}
 
 
 class Namespace:
-    """A network namespace, and the commands of one kind of iptables in it; a utilexec.Interface."""
+    """Run the commands of one kind of iptables in a network namespace. Implement utilexec.Interface."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -48,14 +48,17 @@ class Namespace:
         subprocess.run(["ip", "netns", "add", self.name], check=True)
 
     def enter(self, command: Sequence[str]) -> list[str]:
-        """The command, to be run there. (`ip netns exec` would hide the cgroups.)"""
+        """Return the command line that runs a command in the namespace.
+
+        `ip netns exec` would hide the cgroups.
+        """
         return ["nsenter", f"--net=/run/netns/{self.name}", *command]
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> bytes:
         return utilexec.Executor().run(self.enter([f"{command[0]}-{self.kind}", *command[1:]]), timeout)
 
     def rules(self) -> dict[tuple[str, str], list[str]]:
-        """Without the policies of the kernel's own chains."""
+        """Return the rules, without the policies of the kernel's own chains."""
         return {
             (command, table): [
                 line for line in self.run([command, "-S", "-t", table]).decode().splitlines() if line[:3] != "-P "
@@ -80,7 +83,10 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 
 def test_chains_are_made_and_made_again(namespace: Namespace) -> None:
-    """A minute is over when the test says so."""
+    """The kubelet creates its chains, and creates them again within a minute after they were flushed.
+
+    The test's clock decides when the minute is over.
+    """
     clock = FakeClock()
     ctx, cancel = golang.with_cancel(golang.background())
     init_network_util(ctx, lambda: iptables.new_best_effort(namespace), clock)

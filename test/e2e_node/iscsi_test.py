@@ -1,7 +1,7 @@
-"""Disks of an iSCSI target: found, given a file system, mounted, and logged out of when their pods are gone.
+"""Test disks of an iSCSI target: the kubelet finds, formats and mounts them, and logs out when their pods are gone.
 
-There is no target: iscsiadm is one of the test's that has a loop device appear where the kernel has such disks appear,
-and the kubelet is given a /sys/class of the test's in a mount namespace of its own. All else is real.
+There is no real target. The test's iscsiadm makes a loop device appear where the kernel shows iSCSI disks. The kubelet
+runs in its own mount namespace, with a /sys/class from the test. Everything else is real.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ case "$*" in
 *--logout*) rm -r $session {disk} ;;
 esac
 """
-# What is run in place of the kubelet. Mounts below its directory are still those of the machine.
+# This program runs in place of the kubelet. Mounts below the kubelet's directory still belong to the machine.
 PROGRAM = """
 import os, sys
 script = 'mount --make-rprivate /sys && mount --bind {classes} /sys/class && exec "$@"'
@@ -88,7 +88,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess], folder: Path, device: st
 
 
 def _copy_classes(classes: Path) -> None:
-    """What the kernel has, and a host adapter that can be told to look for disks."""
+    """Copy the kernel's classes, and add a host adapter that can be told to scan for disks."""
     for each in Path("/sys/class").iterdir():
         (classes / each.name).mkdir(parents=True)
         for link in each.iterdir() if each.is_dir() else ():
@@ -124,14 +124,14 @@ def test_disk_is_mounted_and_logged_out_of(kubelet: KubeletProcess, cri: CRIClie
     assert seen(kubelet, cri, "first", looks) == " /v ext4 \n2000\n"
     kubelet.remove("first")
     wait_until_gone(kubelet, "first")
-    # What is known of the target is forgotten after the log-out.
+    # The kubelet deletes the record of the target after the log-out.
     forget = f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default"
     wait_for("the target forgotten", lambda: lines_of(folder / "log")[-1] == forget, SOON, kubelet.end_of_log)
     assert f"-m node -p 127.0.0.1:3260 -T {IQN} -I default --login" in lines_of(folder / "log")
 
 
 def test_kubelet_that_comes_back_logs_out_of_what_it_finds(kubelet: KubeletProcess, cri: CRIClient) -> None:
-    """Its pod went while it was down. What was written before is on the disk."""
+    """A restarted kubelet logs out of the target of a pod that was removed meanwhile, and the disk keeps its data."""
     kubelet.write(using("second"))
     assert seen(kubelet, cri, "second", "ls /v") == "kept\nlost+found\n"
     kubelet.kill()
@@ -143,7 +143,7 @@ def test_kubelet_that_comes_back_logs_out_of_what_it_finds(kubelet: KubeletProce
 def test_disk_of_a_portal_without_a_port_stays_when_the_kubelet_comes_back(
     kubelet: KubeletProcess, cri: CRIClient, folder: Path
 ) -> None:
-    """What is found on the disk tells the portal with its port."""
+    """The disk of a portal without a port stays mounted over a restart, although the disk's path includes the port."""
     kubelet.write(using("third", "127.0.0.1"))
     assert seen(kubelet, cri, "third", "ls /v") == "kept\nlost+found\n"
     kubelet.kill()
@@ -154,4 +154,4 @@ def test_disk_of_a_portal_without_a_port_stays_when_the_kubelet_comes_back(
     kubelet.remove("third")
     wait_until_gone(kubelet, "third")
     changes = [line.split()[-3] for line in lines_of(folder / "log")[before:] if "-T" in line and "update" not in line]
-    assert changes == ["--logout", "delete"], "only when its pod is gone"
+    assert changes == ["--logout", "delete"], "the kubelet logged out before its pod was gone"

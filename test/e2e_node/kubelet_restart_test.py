@@ -1,4 +1,4 @@
-"""The kubelet ends, is killed, comes again, or comes twice; its pods take no notice."""
+"""Test that pods do not notice when the kubelet stops, is killed, restarts, or is started twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from framework.waiting import wait_for
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
-    """A running kubelet with two pods; each test leaves it so."""
+    """Return a running kubelet with a pod of two containers. Each test leaves it in this state."""
     process = new_kubelet("restart")
     process.write(pod("stays", sleeper("one"), sleeper("two")))
     process.start()
@@ -24,7 +24,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 
 def identities(cri: CRIClient, kubelet: KubeletProcess, name: str) -> set[tuple[str, int]]:
-    """The container ids of a pod with the pids of their processes."""
+    """Return the IDs of a pod's containers with the PIDs of their processes."""
     running = cri.running_containers(kubelet.full_name(name))
     return {(container.id, cri.container_pid(container.id)) for container in running}
 
@@ -33,7 +33,10 @@ def identities(cri: CRIClient, kubelet: KubeletProcess, name: str) -> set[tuple[
 def test_signal_ends_kubelet_and_leaves_containers(
     kubelet: KubeletProcess, cri: CRIClient, number: signal.Signals
 ) -> None:
-    """In two seconds, of which a busy machine makes more, but not the grace of a pod."""
+    """A signal ends the kubelet within two seconds, but not its containers.
+
+    On a busy machine the end may take longer, but never as long as a pod's grace period.
+    """
     before = identities(cri, kubelet, "stays")
     assert len(before) == 2
 

@@ -1,6 +1,6 @@
-"""The live view in a real browser: what happens to pods is seen on the page, without reloading it.
+"""Test the live view in a real browser: the page shows what happens to pods, without a reload.
 
-With LIVE_VIEW_IMAGES=docs/images the pictures of the documentation are taken anew.
+With LIVE_VIEW_IMAGES=docs/images the tests take the pictures of the documentation again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from framework.pods import pod, shell, sleeper, with_evidence
 from selenium.webdriver import Chrome
 
 NODE = "worker-1"
-# Whoever reaches the port may look: this is about the page, and who may see it is tested elsewhere.
+# Everybody may see the page here. Other tests cover its authorization.
 OPEN = {
     "enableServer": True,
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
 }
-# Nobody waits longer than that for a crashed container, unless pictures are to show what people will see.
+# The back-off is short, except when pictures are taken, which must show what users will see.
 RESTARTS = {} if TAKES_PICTURES else {"crashLoopBackOff": {"maxContainerRestartPeriod": "3s"}}
 PAYMENTS = "test -e /evidence/database || { echo 'cannot reach database db:5432' >&2; exit 1; }; exec sleep 1000"
 
@@ -52,7 +52,7 @@ def driver() -> Iterator[Chrome]:
 
 @pytest.fixture(scope="module")
 def page(kubelet: KubeletProcess, driver: Chrome) -> LiveView:
-    """The browser has started while the kubelet did."""
+    """Return the live view in the browser, once the kubelet answers. The browser starts while the kubelet does."""
     kubelet.wait_until_it_answers()
     return LiveView(driver, f"https://127.0.0.1:{kubelet.port}/debug/syncloop")
 
@@ -74,11 +74,11 @@ def test_manifest_that_cannot_be_used_is_told_while_it_is_there(page: LiveView, 
     bad = kubelet.manifests / "bad.yaml"
     bad.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: c}]}\n")
     fault = f"manifest: {bad}: invalid pod: spec.containers[0].image: Required value"
-    page.wait("what is wrong with it", lambda: page.text("#problems") == fault)
+    page.wait("the error of the manifest", lambda: page.text("#problems") == fault)
     assert page.text("#sentence").endswith("; at least one manifest has a problem.")
     assert f"    {fault}\n" in kubelet.explain_command("node").stdout
     bad.unlink()
-    page.wait("that nothing is wrong any more", lambda: page.text("#problems") == "")
+    page.wait("no error", lambda: page.text("#problems") == "")
 
 
 def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: KubeletProcess, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
 
     page.wait_for_state(name, "stuck")
     page.wait("why", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
-    page.wait("its last words", lambda: 'wrote was "cannot reach database db:5432"' in page.sentence(name))
+    page.wait("its last log line", lambda: 'wrote was "cannot reach database db:5432"' in page.sentence(name))
     page.click(name)
     page.wait("its evidence", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))
     story = page.story(name)
@@ -111,7 +111,7 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
 
 
 def take_pictures(page: LiveView, kubelet: KubeletProcess) -> None:
-    """While payments crashes and reports waits for its image."""
+    """Take the pictures while the pod `payments` crashes and the pod `reports` waits for its image."""
     name = kubelet.full_name("payments")
     page.wait_for_state(kubelet.full_name("reports"), "stuck")
     page.wait("more to see", lambda: page.driver.execute_script("return now() - data.node.began") > 50)

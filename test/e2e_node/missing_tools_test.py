@@ -1,4 +1,4 @@
-"""Volumes that take programs which the node does not have: the event says which, and how to get them."""
+"""Test volumes that need programs which the node lacks: the event names the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that register with a kubelet on its own."""
+"""Test plugins that register with a kubelet without a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kubelet.pluginmanager.testing import ExamplePlugin
 
 
 def test_plugin_is_told_what_became_of_it(new_kubelet: Callable[..., KubeletProcess]) -> None:
-    """One of no known type is not taken; before and after a restart it hears so, and whoever looks sees it."""
+    """The kubelet refuses a plugin of an unknown type, before and after a restart.
+
+    The plugin gets the error, and the metrics still show that the plugin's socket exists.
+    """
     kubelet = new_kubelet("plugins")
     kubelet.start()
     registry = kubelet.root_dir / "plugins_registry"

@@ -1,4 +1,4 @@
-"""Images from a registry: whose credentials open it, what a failed pull says, and how many pulls there are at once."""
+"""Test images from a registry: credentials, the errors of failed pulls, and the limit of parallel pulls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from framework.pods import Pod, pod, sleeper
 from framework.registry import PASSWORD, USER, Gate, Registry
 from framework.waiting import wait_for
 
-# How often a kubelet tries again to pull: after 10 s, then 20 s, each with the sync of the pod on top.
+# A kubelet retries a pull after 10 s, then after 20 s, each time plus the time until the pod's next sync.
 RETRIED = 180
-# Pulls at the same time of a kubelet whose configuration does not say.
+# The configuration of the kubelet sets this limit of parallel pulls.
 CAP = 3
 MANY = 10
-# Seconds for what is done soon, on a machine that may be busy.
+# On a busy machine anything that happens soon takes at most this many seconds.
 TIMEOUT = 120
 
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """Open to everyone."""
+    """Yield a registry without a password."""
     made = Registry(tmp_path_factory.mktemp("registry"))
     made.start()
     yield made
@@ -34,7 +34,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """Open to USER with PASSWORD."""
+    """Yield a registry that requires USER and PASSWORD."""
     made = Registry(tmp_path_factory.mktemp("closed"), password=True)
     made.start()
     yield made
@@ -42,7 +42,10 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 
 def write_plugin(folder: Path, closed: Registry) -> dict[str, object]:
-    """A credential provider that knows two parts of a registry, one with a wrong password; the kubelet's flags."""
+    """Write a credential provider that knows two parts of a registry, and return the kubelet's flags for it.
+
+    For one part it returns a wrong password.
+    """
     folder.mkdir()
     answers = {
         f"{closed.host}/plugin": {"username": USER, "password": PASSWORD},
@@ -81,7 +84,7 @@ def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def moody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """Down at first."""
+    """Yield a registry that is down at first."""
     made = Registry(tmp_path_factory.mktemp("moody"))
     made.start()
     made.push("moody/busybox", "1.0", test="moody")
@@ -105,7 +108,10 @@ def kubelet(
     gate: Gate,
     plugin_folder: Path,
 ) -> KubeletProcess:
-    """A kubelet with the pods of all tests, as most of them take a while, but not with those that are in the way."""
+    """Return a kubelet with the pods of all tests except those that would block others.
+
+    The pods start together, because most of them take a while.
+    """
     process = new_kubelet("registry", {"maxParallelImagePulls": CAP}, flags=write_plugin(plugin_folder, closed))
     process.root_dir.mkdir(parents=True)
     auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -127,14 +133,14 @@ def kubelet(
 
 
 def events(kubelet: KubeletProcess, name: str) -> list[str]:
-    """The events of a pod of this kubelet as its log has them, reason and message."""
+    """List the events of a pod, as reason and message, from the kubelet's log."""
     pod = f'object="default/{kubelet.full_name(name)}"'
     lines = [line for line in kubelet.log.read_text().splitlines() if "Event occurred" in line and pod in line]
     return [f"{_value(line, 'reason')} {_value(line, 'message')}" for line in lines]
 
 
 def wait_for_event(kubelet: KubeletProcess, name: str, *parts: str) -> str:
-    """The first event of a pod that has all these parts; the log may tell of it after the pod's status does."""
+    """Return the pod's first event with all these parts. The log may show it later than the pod's status."""
 
     def look() -> str:
         return next((event for event in events(kubelet, name) if all(part in event for part in parts)), "")
@@ -229,7 +235,7 @@ def test_long_pull_is_told_of(kubelet: KubeletProcess, gate: Gate) -> None:
     def told() -> list[str]:
         return [line for line in kubelet.log.read_text().splitlines() if "Image pull takes long" in line]
 
-    line = wait_for("the log tells of it", told, TIMEOUT)[0]
+    line = wait_for("a log line about the pull", told, TIMEOUT)[0]
     assert f'image="{gate.host}/long/busybox:1.0" pod="default/{kubelet.full_name("long")}"' in line
 
     gate.let_through("long/busybox")

@@ -1,4 +1,4 @@
-"""What only some runtimes can do: used where the runtime says that it can, refused in clear words where not."""
+"""Test features that only some runtimes have: the kubelet uses them, or reports that the runtime lacks them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 @pytest.fixture
 def runtime(cri: CRIClient) -> runtimeapi.StatusResponse:
-    """What the runtime says of itself."""
+    """Return the runtime's own status."""
     answer: runtimeapi.StatusResponse = cri.runtime.Status(runtimeapi.StatusRequest(), timeout=60)
     return answer
 
@@ -67,7 +67,7 @@ def test_groups_of_the_image_are_left_out(
 def test_cgroup_driver_is_the_runtimes(
     new_kubelet: Callable[..., KubeletProcess], cri: CRIClient, kubelet: KubeletProcess
 ) -> None:
-    """A wrong one in the configuration does no harm, unless the runtime is too old to tell its own."""
+    """A wrong cgroup driver in the configuration does no harm, unless the runtime is too old to report its driver."""
     losing_support = 'kubelet_cri_losing_support{version="1.37.0"} 1'
     try:
         told = cri.runtime.RuntimeConfig(runtimeapi.RuntimeConfigRequest(), timeout=60)

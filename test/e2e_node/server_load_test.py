@@ -1,4 +1,4 @@
-"""Many streams at once: none fails, and what they took is given back."""
+"""Test many streams at once: none fails, and the kubelet releases what they used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from framework.waiting import wait_for
 
 from pkg.apimachinery.util.proxy.testing import WebSocketClient
 
-# Of a minute in `make bench`; it shows the same.
+# `make bench` runs the same load for a minute.
 SECONDS = 6.0
-# How much more memory, in MiB, the kubelet may hold after the second time than after the first.
+# After the second load the kubelet may hold at most this many MiB more than after the first.
 GROWTH = 10.0
 
 
@@ -30,7 +30,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 @pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
 def test_a_command_over_a_websocket(kubelet: KubeletProcess, protocol: str) -> None:
-    """The older version is spoken by the runtime itself, the newer one is translated."""
+    """The runtime itself speaks the older version of the protocol, and the kubelet translates the newer one."""
     command = ["sh", "-c", "read line; echo $line; echo oops >&2; exit 4"]
     path = streams.exec_path(f"load-{kubelet.node}", "main", command, stdin=True) + "&error=1"
     with WebSocketClient(streams.connect("127.0.0.1", kubelet.port, True), path, protocol) as client:
@@ -44,7 +44,7 @@ def test_a_command_over_a_websocket(kubelet: KubeletProcess, protocol: str) -> N
 
 
 def test_many_streams_at_once_leave_nothing_behind(kubelet: KubeletProcess) -> None:
-    # What is loaded for the first stream of a kind stays.
+    # The first stream of each kind loads modules that stay in memory.
     Load(kubelet, execs=1, forwards=1, followers=1).run(1.0)
     before = Usage.of(kubelet.pid)
 
@@ -60,6 +60,6 @@ def test_many_streams_at_once_leave_nothing_behind(kubelet: KubeletProcess) -> N
             now = Usage.of(kubelet.pid)
             return now.threads <= before.threads + 2 and now.descriptors <= before.descriptors + 2
 
-        wait_for("threads and descriptors given back", given_back, 120, lambda: (before, Usage.of(kubelet.pid)))
+        wait_for("threads and descriptors are released", given_back, 120, lambda: (before, Usage.of(kubelet.pid)))
         after.append(Usage.of(kubelet.pid))
     assert after[1].memory - after[0].memory < GROWTH, (before, after)

@@ -1,4 +1,4 @@
-"""Pods from a folder and from a URL at once."""
+"""Test pods from a folder and from a URL together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod_list(*manifests: Manifest) -> bytes:
 def test_file_and_url_at_once_and_one_going_away(
     new_kubelet: Callable[..., KubeletProcess], cri: CRIClient, server: ManifestServer
 ) -> None:
-    """A source that fails keeps its pods; one that says it has none loses its own and no others."""
+    """A failing source keeps its pods. A source that returns an empty list loses its own pods only."""
     server.body = pod_list(pod("from-url", sleeper()), pod("also-from-url", sleeper()))
     kubelet = new_kubelet("sources", {"staticPodURL": server.url, "httpCheckFrequency": "1s"})
     kubelet.write(pod("from-file", sleeper()))

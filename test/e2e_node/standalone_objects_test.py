@@ -1,4 +1,4 @@
-"""Config maps, secrets and claims beside the pods that use them, in the manifest folder of a node on its own."""
+"""Test config maps, secrets and claims in the manifest folder of a standalone node, beside the pods that use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from framework.registry import PASSWORD, USER, Registry
 from framework.waiting import wait_for
 
-# Not by the resync, that comes every minute.
+# This is less than the resync period of a minute, so no resync can hide a missed change.
 SOON = 45.0
 
 
@@ -47,7 +47,7 @@ def volume(name: str, path: Path) -> Manifest:
 
 
 def put(kubelet: KubeletProcess, name: str, *documents: Manifest) -> None:
-    """A file of several documents, in place in one step."""
+    """Write a file of several documents, which appears complete."""
     unfinished = kubelet.manifests / f".{name}"
     unfinished.write_text("\n---\n".join(json.dumps(document) for document in documents))
     unfinished.rename(kubelet.manifests / f"{name}.yaml")
@@ -58,14 +58,14 @@ def drop(kubelet: KubeletProcess, name: str) -> None:
 
 
 def using(name: str, container: dict[str, Any], **volumes: dict[str, Any]) -> Manifest:
-    """A pod whose container sees each volume in a directory of its name."""
+    """Return a pod whose container mounts each volume in a directory of the volume's name."""
     mounts = [{"name": each, "mountPath": f"/{each}"} for each in volumes]
     listed = [{"name": each, **source} for each, source in volumes.items()]
     return pod(name, container | {"volumeMounts": mounts}, volumes=listed)
 
 
 def running(kubelet: KubeletProcess, cri: CRIClient, name: str) -> Callable[[str], str]:
-    """Waits for the pod to run; what a command prints in its container."""
+    """Wait until the pod runs, and return a function that runs a command in its container and returns the output."""
     (found,) = kubelet.wait_for_running(name)
     (container,) = cri.running_containers(found.name)
 
@@ -77,7 +77,7 @@ def running(kubelet: KubeletProcess, cri: CRIClient, name: str) -> Callable[[str
 
 
 def told(kubelet: KubeletProcess, *texts: str) -> None:
-    """Wait for an event with all these texts, which is a line of the log."""
+    """Wait for an event with all these texts in one line of the log."""
     wait_for(
         f"an event with {texts}",
         lambda: any(
@@ -92,7 +92,7 @@ def told(kubelet: KubeletProcess, *texts: str) -> None:
 def test_example(kubelet: KubeletProcess, cri: CRIClient) -> None:
     (kubelet.manifests / "example.yaml").write_bytes((ROOT / "examples/objects.yaml").read_bytes())
     run = running(kubelet, cri, "site")
-    # Its server may not listen yet.
+    # The pod's server may not listen yet.
     wait_for("the page", lambda: run("wget -qO- http://127.0.0.1:8080/") == "<h1>It works</h1>\n", SOON)
     data = kubelet.root_dir / "standalone-volumes/default/site-data"
     assert (data / "starts").read_text() == "hello change-me\n"
@@ -153,7 +153,7 @@ def test_object_whose_file_is_gone_is_deleted(kubelet: KubeletProcess, cri: CRIC
     drop(kubelet, "gone-secret")
     put(kubelet, "second", using("second", sleeper(), s={"secret": {"secretName": "gone"}}))
     told(kubelet, "second-objects", "FailedMount", 'secret "gone" not found')
-    assert run("cat /s/a") == "1", "a pod that runs keeps what it has"
+    assert run("cat /s/a") == "1", "a running pod lost its volume's content"
     put(kubelet, "gone-secret", secret("gone", a="2"))
     assert running(kubelet, cri, "second")("cat /s/a") == "2"
 
@@ -179,7 +179,7 @@ def test_claims(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None
         ),
     )
     running(kubelet, cri, "claims")
-    # That it runs does not say that it has written.
+    # A running container may not have written its files yet.
     wait_for("the last file", lambda: lines_of(tmp_path / "declared/file"), SOON)
     assert (kubelet.root_dir / "standalone-volumes/default/own/file").read_text() == "own\n"
     assert (tmp_path / "annotated/file").read_text() == "annotated\n"

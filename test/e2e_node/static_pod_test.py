@@ -1,7 +1,7 @@
-"""Pods from a folder of manifests: how they come up, are kept up, change and go, each seen from outside.
+"""Test pods from a folder of manifests, from outside: how they start, are restarted, change and end.
 
-The pods of the tests that take long are dropped all at once by the first fixture, and each test then looks at
-its own, so that their waiting overlaps.
+A fixture creates the pods of the slow tests all at once, and each test then checks its own pod, so that their waits
+overlap.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 from framework.web import fetch
 
-# The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
+# The garbage collector, which removes the sandboxes and logs of pods that are gone, runs once a minute.
 COLLECTED = 240
-# Seconds for all else.
+# Everything else takes at most this many seconds.
 TIMEOUT = 120
-# Where they are by default.
+# This is the default directory of pod logs.
 POD_LOGS = Path("/var/log/pods")
 
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where containers write down what they see."""
+    """Return the directory into which containers write what they see."""
     return tmp_path_factory.mktemp("evidence")
 
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., KubeletProcess], evidence: Path) -> KubeletProcess:
-    """A kubelet with the pods of the slow tests."""
+    """Return the kubelet with the pods of the slow tests."""
     process = new_kubelet("static", {"podLogsDir": str(POD_LOGS)})
     process.write(pod("killed", sleeper()))
     fails_once = shell("test -e /evidence/tried && exit 0; touch /evidence/tried; exit 1")
@@ -93,7 +93,8 @@ def test_killed_process_is_restarted_with_back_off(kubelet: KubeletProcess, cri:
 
     os.kill(cri.container_pid(second.container_id()), signal.SIGKILL)
 
-    # The status says CrashLoopBackOff only from the sync that finds the back-off over, for a moment: see the log.
+    # The status shows CrashLoopBackOff only for a moment, from the sync that finds the back-off over. So the test reads
+    # the log.
     wait_for(
         "the back-off", lambda: "back-off 10s restarting failed container" in kubelet.log.read_text(), timeout=TIMEOUT
     )
@@ -124,7 +125,7 @@ def test_edited_manifest_replaces_pod_and_old_one_goes_first(kubelet: KubeletPro
 
 
 def test_removed_manifest_ends_pod_within_its_grace(kubelet: KubeletProcess, cri: CRIClient, evidence: Path) -> None:
-    """The process gets SIGTERM, goes on, and gets SIGKILL when its 6 s are over; nothing stays."""
+    """The process gets SIGTERM, continues, and gets SIGKILL after its grace period of 6 s. Then nothing is left."""
     folder = evidence / "removed"
     stubborn = """
     trap 'echo SIGTERM >> /evidence/story' TERM
@@ -143,7 +144,7 @@ def test_removed_manifest_ends_pod_within_its_grace(kubelet: KubeletProcess, cri
     os.close(process)
     assert time.monotonic() - begun >= 6
     story = lines_of(folder / "story")
-    assert len(story) - story.index("SIGTERM") > 5, "the process was not left its grace"
+    assert len(story) - story.index("SIGTERM") > 5, "the process did not get its grace period"
     kubelet.wait_for("the pod gone from /pods", lambda pods: "removed" not in pods)
     wait_for("its directory gone", lambda: gone.uid not in kubelet.pod_directories(), timeout=TIMEOUT)
     wait_for("its containers gone", lambda: not cri.containers(gone.name), timeout=COLLECTED)

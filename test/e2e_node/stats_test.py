@@ -1,4 +1,4 @@
-"""The summary of a node with real pods: what they use is what they were made to use."""
+"""Test the summary of a node with real pods, whose usage is known."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from framework.waiting import wait_for
 
 _MIB = 1 << 20
 _LOG = 300_000
-# At least, to the volume, the container's layer and its log.
+# The pod writes at least these amounts to its volume, to the container's layer, and to the container's log.
 _WRITTEN = (3 * _MIB, 2 * _MIB, _LOG)
-# What the kubelet of Kubernetes 1.36.2 said of pods such as these.
+# This is the summary that the kubelet of Kubernetes 1.36.2 gave for such pods.
 RECORDED = ROOT / "kubelet/apis/stats/v1alpha1/testdata/summary.json"
-# Depends on the kernel.
+# This figure depends on the kernel.
 NOT_EVERYWHERE = ("/swapAvailableBytes",)
-# The kubelet that was recorded had a cgroup that counts nothing, and all pods together had a limit.
+# The recorded kubelet had a cgroup without accounting, and a limit for all pods together.
 NOT_HERE = ("/node/systemContainers[kubelet]", "/node/systemContainers[pods]/memory/availableBytes", "/node/network")
 
 
@@ -48,11 +48,11 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 @pytest.fixture(scope="module")
 def summary(kubelet: KubeletProcess) -> dict[str, Any]:
-    """Once everything was written and measured."""
+    """Return the summary once all data has been written and measured."""
 
     def look() -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(kubelet.get("/stats/summary"))
-        # What has not been measured yet is not there.
+        # A figure that has not been measured yet is missing.
         busy = pods(found).get("busy", {})
         main: dict[str, Any] = next((each for each in busy.get("containers", []) if each["name"] == "main"), {})
         written = (*busy.get("volume", []), main.get("rootfs", {}), main.get("logs", {}))
@@ -75,7 +75,7 @@ def container(pod: dict[str, Any], name: str = "main") -> dict[str, Any]:
 
 
 def paths(value: Any, path: str = "") -> Iterator[str]:
-    """Of all figures, with names in place of positions; of interfaces eth0 alone."""
+    """Yield the paths of all figures, with names instead of positions, and of network interfaces only eth0."""
     match value:
         case dict():
             for key, below in value.items():
@@ -116,10 +116,10 @@ def test_what_a_pod_uses(summary: dict[str, Any], kubelet: KubeletProcess) -> No
     memory = main["memory"]
     assert memory["availableBytes"] + memory["workingSetBytes"] == 64 * _MIB
     assert 0 < memory["rssBytes"] <= memory["usageBytes"] < 64 * _MIB
-    assert busy["process_stats"]["process_count"] >= 3, "two shells, and what the second has started"
+    assert busy["process_stats"]["process_count"] >= 3, "expected two shells and a child of the second"
     assert busy["network"]["name"] == "eth0" and busy["network"]["txBytes"] > 0
     assert pods(summary)["host"]["network"]["interfaces"] != busy["network"]["interfaces"]
-    assert "done" not in pods(summary), "it runs no more"
+    assert "done" not in pods(summary), "the pod has ended"
 
 
 def test_only_cpu_and_memory(kubelet: KubeletProcess, summary: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Volumes that cannot be unmounted and directories that nobody knows: what is said of them, and what ends it."""
+"""Test volumes that cannot be unmounted and orphaned pod directories: what the kubelet reports, and the remedies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
 
-# Seconds for what is done soon or with the next round, on a machine that may be busy.
+# On a busy machine anything that happens soon or with the next housekeeping takes at most this many seconds.
 TIMEOUT = 180
 HERE = Path(__file__).parents[2]
 VOLUME = "volumes/kubernetes.io~empty-dir/memory"
-# Seconds after which the pauses between attempts are so long that the next is far away.
+# After this many seconds the delay between attempts is so long that the next attempt is far away.
 PAUSES_ARE_LONG = 180
-# What happens at once takes less than such a pause.
+# Anything immediate takes less time than such a delay.
 AT_ONCE = 25
 
 
@@ -33,7 +33,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 @pytest.fixture
 def busy(kubelet: KubeletProcess) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """The directory of a pod with a volume in memory, and a process of the node that sits in the volume."""
+    """Yield the directory of a pod with a volume in memory, and a process of the node that keeps the volume busy."""
     memory = {"name": "memory", "emptyDir": {"medium": "Memory"}}
     container = sleeper(volumeMounts=[{"name": "memory", "mountPath": "/memory"}])
     kubelet.write(pod("busy", container, volumes=[memory]))
@@ -69,13 +69,13 @@ def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
 
 @pytest.fixture
 def orphans(kubelet: KubeletProcess) -> Iterator[dict[str, Path]]:
-    """Directories of three kinds, whose pods are not there; something is mounted below one of them.
+    """Yield three kinds of directories of pods that do not exist. Something is mounted below one of them.
 
-    Their volumes are of a plugin that the kubelet does not have, so it cannot take them down itself.
+    Their volumes belong to a plugin that the kubelet does not have, so the kubelet cannot tear them down itself.
     """
     pods = kubelet.root_dir / "pods"
     found = {name: pods / f"orphan-{name}" for name in ("leftover", "data", "mounted")}
-    # Left by a kubelet of another time: this one removes at once what it can.
+    # The directories are made while the kubelet is down, because a running kubelet would remove at once what it can.
     kubelet.stop()
     (found["leftover"] / "containers/main").mkdir(parents=True)
     (found["data"] / "volumes/example.com~gone/v").mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
     kubelet.wait_for_running("beside")
     wait_for("the event of the orphan with data", lambda: told(kubelet, orphans["data"]), TIMEOUT)
     wait_for("the event of the orphan with a mount", lambda: told(kubelet, orphans["mounted"]), TIMEOUT)
-    wait_for("the end of what holds nothing", lambda: not orphans["leftover"].exists(), TIMEOUT)
+    wait_for("the end of the empty orphan", lambda: not orphans["leftover"].exists(), TIMEOUT)
 
     code, results = run_orphans(kubelet, "--remove")
     mount = orphans["mounted"] / "volumes/example.com~gone/v"
@@ -123,7 +123,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
 
 def events(kubelet: KubeletProcess, reason: str, text: str) -> list[str]:
-    """The lines of the log that tell of such events; a node on its own has no other place for them."""
+    """List the log lines of such events. A standalone node records its events only in its log."""
     lines = kubelet.log.read_text().splitlines()
     return [line for line in lines if f'reason="{reason}"' in line and text in line]
 

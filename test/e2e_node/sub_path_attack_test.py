@@ -1,4 +1,4 @@
-"""A container that puts a link to the host in the place of another's sub-path, over and over."""
+"""Test a container that replaces another container's sub-path by a link to the host, over and over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framework.waiting import wait_for
 
 VICTIMS = 12
 ENOUGH = 6
-# The directory stands there for as long as the link does.
+# The directory is in place for as long as the link.
 SWAP = """
 mkdir /v/own; touch /v/own/of-the-volume; ln -s /etc /v/link
 while true; do mv -T /v/own /v/data; mv -T /v/data /v/own; mv -T /v/link /v/data; mv -T /v/data /v/link; done
@@ -20,7 +20,10 @@ LOOK = "ls -A /part | head -n 3 >> /evidence/$HOSTNAME-seen; echo ran >> /eviden
 
 
 def test_race_for_a_sub_path(new_kubelet: Callable[..., KubeletProcess], tmp_path: Path) -> None:
-    """CVE-2017-1002101 and CVE-2021-25741: what is bound is looked at by each container that starts."""
+    """No container sees the host through a sub-path that is swapped during its start.
+
+    This covers CVE-2017-1002101 and CVE-2021-25741. Each container that starts lists what was mounted.
+    """
     kubelet = new_kubelet("attacked")
     kubelet.start()
     mount = {"name": "v", "mountPath": "/part", "subPath": "data"}

@@ -1,4 +1,4 @@
-"""Pods with user namespaces of their own: root in such a pod is nobody on the node."""
+"""Test pods with their own user namespaces: root in such a pod has an unprivileged ID on the node."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 
-# Twice the default.
+# This is twice the default.
 IDS = 131072
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
-# Leaves a file of its own in the volume, and writes down the ids it has and, at last, whose the volume is.
+# The script makes a file in the volume, and writes down its IDs and the volume's owner.
 LOOK = """
 touch /scratch/{name}
 cat /proc/self/uid_map > /evidence/{name}-uids
@@ -46,7 +46,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 def test_all_containers_have_the_ids_of_the_pod(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None:
     if not _supported(cri):
-        pytest.skip("the runtime has no user namespaces")
+        pytest.skip("the runtime does not support user namespaces")
     evidence = tmp_path / "evidence"
     kubelet.write(_manifest("mapped", evidence))
     uid = kubelet.wait_for_running("mapped")[0].uid
@@ -57,10 +57,10 @@ def test_all_containers_have_the_ids_of_the_pod(kubelet: KubeletProcess, cri: CR
     assert record == {"uidMappings": [mapping], "gidMappings": [mapping]}
     assert first >= IDS
     assert first % IDS == 0
-    kubelet.wait_for("both containers looked around", lambda _: lines_of(evidence / "main-owner"))
+    kubelet.wait_for("both containers have written their IDs", lambda _: lines_of(evidence / "main-owner"))
     for name in ("init-uids", "init-gids", "main-uids", "main-gids"):
         assert lines_of(evidence / name)[0].split() == ["0", str(first), str(IDS)]
-    # The mounts are mapped: for the pod and for the node alike files are root's.
+    # The mounts are ID-mapped, so files belong to root both in the pod and on the node.
     assert lines_of(evidence / "main-owner") == ["0:0"]
     scratch = kubelet.root_dir / "pods" / uid / "volumes" / "kubernetes.io~empty-dir" / "scratch"
     assert {path.name: path.stat().st_uid for path in scratch.iterdir()} == {"init": 0, "main": 0}
@@ -71,11 +71,11 @@ def test_ids_are_the_same_after_a_restart_of_the_kubelet(
     kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path
 ) -> None:
     if not _supported(cri):
-        pytest.skip("the runtime has no user namespaces")
+        pytest.skip("the runtime does not support user namespaces")
     evidence = tmp_path / "evidence"
     kubelet.write(_manifest("stays", evidence))
     before = kubelet.wait_for_running("stays")[0]
-    kubelet.wait_for("the container looked around", lambda _: lines_of(evidence / "main-owner"))
+    kubelet.wait_for("the container has written its IDs", lambda _: lines_of(evidence / "main-owner"))
     ids = lines_of(evidence / "main-uids")
     record = kubelet.root_dir / "pods" / before.uid / "userns"
     content = record.read_text()
@@ -88,7 +88,7 @@ def test_ids_are_the_same_after_a_restart_of_the_kubelet(
     cri.exec(before.container_id(), "kill", "1")
     again = kubelet.wait_for_pod("stays", lambda found: found.running and found.restarts() == 1)
     assert again.container()["lastState"]["terminated"]["message"] == "bye\n"
-    kubelet.wait_for("the new container looked around", lambda _: lines_of(evidence / "main-uids") == ids)
+    kubelet.wait_for("the new container has written its IDs", lambda _: lines_of(evidence / "main-uids") == ids)
     assert record.read_text() == content
 
     kubelet.remove("stays")
@@ -99,7 +99,7 @@ def test_a_broken_record_is_the_trouble_of_its_pod_alone(
     kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path
 ) -> None:
     if not _supported(cri):
-        pytest.skip("the runtime has no user namespaces")
+        pytest.skip("the runtime does not support user namespaces")
     kubelet.write(_manifest("broken", tmp_path / "evidence"))
     before = kubelet.wait_for_running("broken")[0]
     record = kubelet.root_dir / "pods" / before.uid / "userns"
@@ -122,7 +122,7 @@ def test_a_broken_record_is_the_trouble_of_its_pod_alone(
 
 def test_a_runtime_without_them_is_told_of(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None:
     if _supported(cri):
-        pytest.skip("the runtime has user namespaces")
+        pytest.skip("the runtime supports user namespaces")
     kubelet.write(_manifest("refused", tmp_path / "evidence"))
     refusal = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
     kubelet.wait_for("the refusal in the log", lambda _: refusal in kubelet.log.read_text())

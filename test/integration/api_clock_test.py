@@ -59,7 +59,7 @@ class Clock(clocks.RealClock):
         return datetime.now(UTC) + self.ahead
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make a process take its time of day, but not its monotonic time, from this clock."""
+        """Return the variables that make a process take the time of day, but no monotonic time, from this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -122,7 +122,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
 
 @pytest.fixture(scope="module")
 def node(new_node: NewNode, nodes: NodeHistory, clock: Clock) -> ClusterNode:
-    """Return a node with its own clock, a static pod, a pod whose probes pass, and a pod that crashes again and again."""
+    """Return a node with its own clock, a static pod, a pod whose probes pass, and a pod that keeps crashing."""
     node = new_node(NODE, CONFIG)
     node.environment.update(clock.environment())
     node.runtime.clock = clock

@@ -225,8 +225,7 @@ class Story:
         return fault
 
     def hold_restarts(self, name: str, attempt: int) -> None:
-        """Prevent the runtime from creating the pod's container at this or a later attempt, until the kubelet is
-        killed.
+        """Prevent the runtime from creating the pod's container at this or a later attempt, until the kill.
 
         On a slow machine the container's back-off may be over by then. Without the fault the kill would come while the
         container restarts.

@@ -1,4 +1,4 @@
-"""Test the node object: its registration and updates, what the kubelet must not change in it, and two nodes together."""
+"""Test the node object: its registration and updates, what the kubelet must not change in it, and two nodes."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_pods_live_on_without_api_server(absence: Absence, cluster: Cluster) -> 
 
 
 class Link:
-    """Forward connections to an API server until the link falls silent: then no data passes, and neither end notices."""
+    """Forward connections to an API server. A silent link passes no data, and neither end notices."""
 
     def __init__(self, port: int) -> None:
         self._server = ("127.0.0.1", port)
@@ -129,7 +129,7 @@ class Link:
         self._carries.clear()
 
     def mend(self, *, lost: bool) -> None:
-        """Forward new data again, and the delayed data too, unless `lost` is true. Then all connections close instead."""
+        """Forward data again, also the delayed data. If `lost` is true, close all connections instead."""
         if lost:
             self._cut()
         self._carries.set()

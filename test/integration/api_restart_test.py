@@ -21,7 +21,7 @@ NewNode = Callable[..., ClusterNode]
 
 
 def manifest(number: int) -> Manifest:
-    """Return a pod of one of three kinds: without probes, with all probes, or with a readiness probe that always fails."""
+    """Return a pod of one of three kinds: without probes, with all probes, or with a failing readiness probe."""
     probes: dict[str, Any] = {}
     annotations: dict[str, str] = {}
     match number % 3:

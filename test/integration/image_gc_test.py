@@ -27,7 +27,7 @@ def present(node: HollowNode) -> set[str]:
 
 
 def collect(kubelet: kubelet_module.Kubelet) -> None:
-    """Run one collection, as a kubelet does that started an hour ago. It cannot free as much of the disk as it wants."""
+    """Run one collection, as a kubelet does that started an hour ago. The collection cannot free enough."""
     began = kubelet.clock.now() - timedelta(hours=1)
     try:
         kubelet.image_manager.garbage_collect(golang.background(), began)

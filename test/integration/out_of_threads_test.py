@@ -18,7 +18,7 @@ TIMEOUT = 60.0
 
 
 def _pod(name: str) -> Object:
-    """Return a pod that needs many threads: for several containers, probes, volumes, and an object that it refers to."""
+    """Return a pod that needs many threads: for several containers, probes, volumes, and a referenced object."""
     volumes = [
         {"name": "empty", "emptyDir": {}},
         {"name": "settings", "configMap": {"name": "settings", "optional": True}},

@@ -1,4 +1,4 @@
-"""Test plugins of all kinds together: the kubelet finds them by their sockets, deregisters them, and finds them again."""
+"""Test plugins of all kinds together: the kubelet finds them by their sockets, also after a kill, and drops them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _chance_is_shared(_no_warnings: None) -> None:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Yield the port of a kubelet with a pod. Its server authenticates nobody, so that requests reach all of its code."""
+    """Yield the port of a kubelet with a pod. Its server authenticates nobody, so requests reach all of its code."""
     manifests = tmp_path_factory.mktemp("manifests")
     (manifests / "pod.json").write_text(json.dumps(pod("pod", sleeper("c"))))
     with HollowNode(None, NODE, config={"staticPodPath": str(manifests)}) as node:

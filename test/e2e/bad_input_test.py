@@ -1,7 +1,7 @@
 """Test probes and images that cannot work: events name the container and the reason, and nothing is left behind.
 
 A fixture creates all pods, and each test then checks its own pod. The last test compares the kubelet's threads and
-files with those at the start. hooks_test.py tests hooks that cannot work, and registry_test.py tests such pull secrets.
+files with those at the start. hooks_test.py covers hooks, and registry_test.py pull secrets, that cannot work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECONDS = {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1}
 BAD_IMAGE = "Not/A/Reference::"
 # The kubelet cuts a probe's output to this many bytes.
 OUTPUT = 10 * 1024
-# So many threads and open files may come and go while nothing happens.
+# The numbers of threads and of open files may vary by this much while nothing happens.
 SLACK = 8
 
 
@@ -47,8 +47,8 @@ def _pods(before: tuple[int, int], both_ways: dict[str, Pods]) -> None:
         "much": {"exec": {"command": ["sh", "-c", "yes | head -c 1000000; exit 1"]}},
         "endless": {"exec": {"command": ["sh", "-c", "i=0; while true; do echo $((i += 1)); sleep 0.01; done"]}},
     }
-    # Events of one pod are rate-limited. So that the events of one container do not crowd out those of others, only the
-    # two containers whose time-outs are counted have many.
+    # Events of one pod are rate-limited. Only the two containers whose timeouts are counted are probed often, because
+    # events of the others would crowd theirs out.
     seldom = {"periodSeconds": 30}
     probed = [sleeper(name, readinessProbe={**probe, **SECONDS, **seldom}) for name, probe in bad.items()]
     periods = {"much": seldom}
@@ -108,7 +108,7 @@ def test_image_name_that_is_none(pods: Pods) -> None:
 def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: str, line: str) -> None:
     """At most one process of a probe that never ends is left: that of the running probe."""
     field = f"spec.containers{{{name}}}"
-    wait_for("three time-outs", lambda: timed_out(pods, field) >= 3, TIMEOUT)
+    wait_for("three timeouts", lambda: timed_out(pods, field) >= 3, TIMEOUT)
     found = pods.wait_for("loud", f"{name} running", lambda found: is_running(found, name))
     status = container(found, name)
     assert status is not None
@@ -117,8 +117,9 @@ def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: st
     def running() -> list[str]:
         return [command for command in commands_beside(pid) if line in command]
 
-    # A process that was just killed may still exist for a moment. Processes that were left behind would only increase.
-    wait_for("no more than one", lambda: len(running()) <= 1, 60, lambda: str(running()))
+    # A process that was just killed may still exist for a moment. If processes were left behind, their
+    # number would only grow.
+    wait_for("at most one process", lambda: len(running()) <= 1, 60, lambda: str(running()))
 
 
 def timed_out(pods: Pods, field: str) -> int:

@@ -52,7 +52,7 @@ from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from framework.waiting import wait_for
 from kubernetes.client import CoreV1Api, V1ContainerStateTerminated, V1Pod
 
-# The longest pause between restarts on the local cluster, in seconds, is short.
+# This is the longest pause between restarts on the local cluster, in seconds.
 LONGEST_PAUSE = 4
 # A busy node needs at most this many seconds to start all pods of this file.
 DEADLINE = 30

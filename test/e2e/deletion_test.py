@@ -46,7 +46,7 @@ def pods(core: CoreV1Api, namespace: Namespace) -> Iterator[None]:
     namespace.create(pod("ended", shell("exit 0"), restartPolicy="Never"))
     yield
     # Pods that no test has deleted would delay the deletion of the namespace: one has a finalizer, and others have a
-    # long grace period. They may go meanwhile.
+    # long grace period. They may disappear meanwhile.
     for found in namespace.pods.all():
         name = found.metadata.name
         with suppress(NotFoundException):
@@ -168,7 +168,7 @@ def test_ended_pod_goes_at_once(core: CoreV1Api, namespace: Namespace) -> None:
 
 
 def test_deleted_pod_never_looks_alive_again(namespace: Namespace) -> None:
-    """For all pods of this file, a phase that has ended stays as it is."""
+    """The phase of a deleted pod never moves backwards."""
     for name in ("slow", "stubborn", "hooked", "ended"):
         phases = [each.object.status.phase for each in namespace.history(name) if each.type != "DELETED"]
         order = ["Pending", "Running", "Succeeded", "Failed"]

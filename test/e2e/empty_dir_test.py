@@ -1,4 +1,4 @@
-"""Test empty directories on disk, in memory and of huge pages: who may write, how much they hold, and when they go.
+"""Test empty directories on disk, in memory and of huge pages: who may write, how much they hold, and when they vanish.
 
 A fixture creates all pods, and each test then checks its own pod, so that their waits overlap.
 """

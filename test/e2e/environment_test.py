@@ -60,7 +60,7 @@ def of_secret(name: str, secret: str, key: str, **fields: object) -> dict[str, A
 
 def told(pods: Pods | Namespace, name: str, timeout: float = TIMEOUT) -> str:
     """Wait until the pod's container has ended, and return its termination message."""
-    found = pods.wait_for(name, "told", lambda found: terminated(found), timeout)
+    found = pods.wait_for(name, "the termination message", lambda found: terminated(found), timeout)
     ended = terminated(found)
     assert ended is not None
     assert ended.exit_code == 0, ended
@@ -282,7 +282,7 @@ def test_hosts_file_has_the_pod_and_its_aliases(pods: Pods) -> None:
 
 def test_hosts_file_is_the_same_in_all_containers(pods: Pods) -> None:
     text = told(pods, "hosts")
-    found = pods.wait_for("hosts", "other told", lambda found: terminated(found, "other"))
+    found = pods.wait_for("hosts", "the message of the other container", lambda found: terminated(found, "other"))
     other = terminated(found, "other")
     assert other is not None and other.message == text
 

@@ -27,7 +27,7 @@ STUBBORN = "trap 'say told' TERM; say begun; while true; do sleep 1000 & wait $!
 # The tests find these commands among all processes by their command lines.
 HANGING_STOP = "sleep 987001"
 HANGING_START = "sleep 987002"
-# A busy node needs at most this many seconds to start the hook.
+# This grace period, in seconds, is long enough for a busy node to start the hook.
 HANGING_GRACE = 8
 # Each output stream is cut to this many bytes.
 MOST_OUTPUT = 10 * 1024

@@ -144,7 +144,7 @@ def test_timestamps_and_since_one_of_them(logs: Logs) -> None:
 
 
 def test_container_that_was_restarted(logs: Logs, namespace: Namespace) -> None:
-    namespace.wait_for("lives", "the second life", lambda found: restarts(found, "c0") == 1 and is_running(found))
+    namespace.wait_for("lives", "a restart", lambda found: restarts(found, "c0") == 1 and is_running(found))
     wait_for("its log", lambda: logs("lives") == "life of again\n", TIMEOUT)
     assert logs("lives", "--previous") == "life of \n"
 
@@ -248,7 +248,7 @@ def test_followers_that_go_away_leave_nothing(logs: Logs, local: LocalCluster, f
     for process in processes:
         process.kill()
 
-    # Each follower held a connection and a file. Some other connection may have come meanwhile.
+    # Each follower held a connection and a file. Some other connection may have been opened meanwhile.
     wait_for(
         "everything is released", lambda: held()[1] == instances - 1 and held()[0] < descriptors + 5, TIMEOUT, held
     )

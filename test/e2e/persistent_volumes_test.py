@@ -179,7 +179,7 @@ def test_device_with_a_file_system(namespace: Namespace) -> None:
 
 
 def test_ephemeral_claim_of_others(namespace: Namespace) -> None:
-    """A pod does not use an ephemeral claim that has the right name but belongs to somebody else."""
+    """A pod does not use an ephemeral claim that has the right name but belongs to another owner."""
     put_claimed(namespace, "taken-v", {"hostPath": {"path": "/etc"}})
     template = {"spec": claim_spec()}
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]

@@ -218,7 +218,7 @@ def test_corrected_image_lets_the_pod_run(core: CoreV1Api, namespace: Namespace)
 
 
 def test_image_that_must_not_be_pulled_is_missed(namespace: Namespace) -> None:
-    namespace.wait_for("never-pulled", "told", lambda found: waiting_reason(found) == "ErrImageNeverPull")
+    namespace.wait_for("never-pulled", "ErrImageNeverPull", lambda found: waiting_reason(found) == "ErrImageNeverPull")
 
     message = f'Container image "{re.escape(NO_IMAGE)}" is not present with pull policy of Never'
     event = namespace.wait_for_event("never-pulled", "ErrImageNeverPull", message, "spec.containers{main}")

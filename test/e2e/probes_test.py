@@ -11,7 +11,7 @@ all pods, and each test then checks its own pod.
 - redirects: test_redirect_on_the_same_host_is_followed, test_redirect_to_another_host_is_a_warning
 - named ports, host: test_port_may_be_named, test_host_may_be_another
 - gRPC with a service's name: test_grpc_asks_for_the_service
-- initial delay, period, time-out: test_first_probe_waits_for_the_initial_delay, test_probes_come_once_a_period,
+- initial delay, period, timeout: test_first_probe_waits_for_the_initial_delay, test_probes_come_once_a_period,
   test_late_answer_is_a_failure
 - thresholds: test_container_is_killed_by_the_last_failure_that_it_may_have,
   test_ready_by_as_many_successes_as_asked_for
@@ -66,7 +66,7 @@ DELAY = 10
 
 
 def http_get(path: str, port: int | str = HTTP, **fields: object) -> dict[str, Any]:
-    """Return a probe for every second, whose time-out suits a busy machine."""
+    """Return a probe for every second, whose timeout suits a busy machine."""
     action = {"path": path, "port": port, **fields}
     return {"httpGet": action, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 
@@ -220,7 +220,7 @@ def terminating() -> Manifest:
 def asked(pods: Pods, name: str, path: str, count: int = 1) -> list[Said]:
     """Wait until a pod's witness has had `count` requests for the path, and return them."""
     log = pods.log(name, "witness")
-    return wait_for(f"{path} asked {count} times", lambda: enough(log, path, count), TIMEOUT, log.raw)
+    return wait_for(f"{count} requests for {path}", lambda: enough(log, path, count), TIMEOUT, log.raw)
 
 
 def enough(log: ContainerLog, path: str, count: int) -> list[Said]:

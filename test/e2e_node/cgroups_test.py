@@ -262,7 +262,7 @@ def inherit_cpuset(cgroup: Cgroup) -> None:
 
 
 def test_shares_of_the_class_follow_the_pods(kubelet: KubeletProcess, cri: CRIClient, top: Cgroup) -> None:
-    """The shares of a QoS class shrink when one of its pods goes. This test comes last, because it removes a pod."""
+    """The shares of a QoS class shrink when one of its pods ends. This test comes last, because it removes a pod."""
     cgroup = pods_cgroup(kubelet, cri, "whole")
     kubelet.remove("whole")
 

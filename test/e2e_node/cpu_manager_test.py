@@ -124,7 +124,7 @@ def test_who_asks_for_more_than_there_are_is_rejected(node: Node) -> None:
     node.kubelet.write(exclusive("one-too-many", 1))
 
     rejected = node.kubelet.wait_for_pod("one-too-many", lambda found: found.phase == "Failed")
-    # The reason is not OutOfcpu, because the kubelet assigns CPUs before it compares sums.
+    # The reason is not OutOfcpu, because the kubelet assigns CPUs before it adds up the requests of all pods.
     assert rejected.status["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in rejected.status["message"]
     assert node.allowed("all") == ASSIGNABLE

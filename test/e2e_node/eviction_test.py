@@ -573,7 +573,7 @@ def test_nobody_else_goes(nodes: dict[str, Pressed]) -> None:
     apart = nodes["apart"]
     for name in APART:
         apart.wait_until_evicted(name)
-    # The layers of containers are on the file system of images, for which there are two names.
+    # Container layers are on the file system of images, so its signal is named imagefs or containerfs.
     found = {signal.replace("containerfs", "imagefs"): count for signal, count in apart.evictions().items()}
     assert found == {signal: 1 for signal, _ in APART.values()}
     apart.assert_others_stayed()

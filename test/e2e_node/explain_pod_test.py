@@ -186,7 +186,7 @@ def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> N
         by_cause = {each["explanation"]["cause"]: each["explanation"] for each in found["pods"]}
         return by_cause if {"WaitsForSameName", "Terminating"} <= by_cause.keys() else {}
 
-    found = kubelet.wait_for_condition("both", explanations, timeout=40)
+    found = kubelet.wait_for_condition("both explanations", explanations, timeout=40)
     assert "the pod of the same name" in found["WaitsForSameName"]["sentence"]
     # After housekeeping the sentence says "being deleted" instead.
     assert found["Terminating"]["sentence"].endswith(": container app still runs (grace period 40 s).")
@@ -207,4 +207,4 @@ def test_missing_object_appears(kubelet: KubeletProcess) -> None:
         found = kubelet.explained("no-config-map")
         return found is not None and (found["state"], found["sentence"]) == ("ready", "It is running and ready.")
 
-    kubelet.wait_for_condition("nothing to explain any more", is_well)
+    kubelet.wait_for_condition("no problem to explain", is_well)

@@ -176,7 +176,7 @@ def test_server_that_does_not_answer_a_mount(kubelet: KubeletProcess, server: Se
 
 
 def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> None:
-    """A server that falls silent, while its pod runs and when the pod goes, blocks nothing else."""
+    """A server that falls silent blocks nothing else, neither while its pod runs nor while the pod terminates."""
     kubelet.write(nfs("runs"))
     server.answer("mounted")
     (found,) = kubelet.wait_for_running("runs")

@@ -90,7 +90,7 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
     page.wait(f"{name} is there", lambda: bool(page.state(name)))
 
     page.wait_for_state(name, "stuck")
-    page.wait("why", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
+    page.wait("the cause", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
     page.wait("its last log line", lambda: 'wrote was "cannot reach database db:5432"' in page.sentence(name))
     page.click(name)
     page.wait("its evidence", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))
@@ -114,8 +114,8 @@ def take_pictures(page: LiveView, kubelet: KubeletProcess) -> None:
     """Take the pictures while the pod `payments` crashes and the pod `reports` waits for its image."""
     name = kubelet.full_name("payments")
     page.wait_for_state(kubelet.full_name("reports"), "stuck")
-    page.wait("more to see", lambda: page.driver.execute_script("return now() - data.node.began") > 50)
-    page.wait("what it waits for", lambda: "next start in" in page.sentence(name))
+    page.wait("a longer history", lambda: page.driver.execute_script("return now() - data.node.began") > 50)
+    page.wait("the reason of the wait", lambda: "next start in" in page.sentence(name))
     page.picture("live-view-crash", top=page.card(name), height=740)
     page.picture("live-view-dark", "dark", 1180)
     page.picture("live-view", height=1180)
@@ -148,7 +148,7 @@ def test_browser_has_nothing_to_complain_of(page: LiveView) -> None:
 
 def test_kubelet_that_is_gone_and_comes_back(page: LiveView, kubelet: KubeletProcess) -> None:
     kubelet.stop()
-    page.wait("that nobody answers", lambda: "The kubelet has not responded since" in page.text("#lost"))
+    page.wait("that the kubelet does not answer", lambda: "The kubelet has not responded since" in page.text("#lost"))
     kubelet.start()
     page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"))
     page.wait_for_state(kubelet.full_name("shop-cart"), "ready")

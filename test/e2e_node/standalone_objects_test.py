@@ -229,7 +229,7 @@ def test_restart_of_the_kubelet_is_nothing_to_the_pod(kubelet: KubeletProcess, c
     put(kubelet, "stays", config_map("stays", a="2"), claim("stays"), using("stays", sleeper(), **volumes))
     kubelet.start()
     wait_for(
-        "what was changed meanwhile",
+        "the new content",
         lambda: run("cat /map/a") == "2",
         timeout=SOON,
         describe=kubelet.end_of_log,

@@ -60,7 +60,7 @@ def summary(kubelet: KubeletProcess) -> dict[str, Any]:
         rates = [each.get("cpu", {}).get("usageNanoCores") for each in (found["node"], main)]
         return found if len(enough) == len(_WRITTEN) and all(enough) and all(rates) else None
 
-    found = wait_for("all of it in the summary", look, timeout=180)
+    found = wait_for("all figures in the summary", look, timeout=180)
     assert found is not None
     return found
 

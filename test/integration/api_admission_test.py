@@ -256,7 +256,9 @@ def test_no_execute_taint_keeps_new_pods_away_and_no_old_one(node: ClusterNode) 
         """Report whether the kubelet refuses a new pod. It admits pods until it learns of the taint."""
         name = f"tainted-{len(node.history.present())}"
         node.create(pod(name, sleeper()))
-        found = node.wait_for_api_pod(name, "decided", lambda found: found.running or found.phase == "Failed")
+        found = node.wait_for_api_pod(
+            name, "running or refused", lambda found: found.running or found.phase == "Failed"
+        )
         return found.phase == "Failed" and found.status["reason"] == "TaintToleration"
 
     try:
@@ -297,7 +299,7 @@ def test_static_pod_that_no_pod_could_make_room_for(node: ClusterNode) -> None:
 
     found = wait_for_static_failure(node, "static-huge")
 
-    # Static pods are critical. But the kubelet preempts no pod, because even the end of all pods would not free enough.
+    # Static pods are critical. But the kubelet preempts no pod, because even preempting all pods would not free enough.
     assert found["reason"] == "UnexpectedAdmissionError"
     assert re.fullmatch(
         "Pod was rejected: Unexpected error while attempting to recover from admission failure: "

@@ -149,7 +149,7 @@ def wait_for_restarts(node: ClusterNode, name: str, more: int) -> Version:
 
 
 def lease(node: ClusterNode) -> datetime:
-    """Return the time of the lease's last renewal by the kubelet's clock."""
+    """Return when the lease was last renewed, according to the kubelet's clock."""
     (found,) = (
         each for each in node.cluster.store.list("leases", "kube-node-lease") if each["metadata"]["name"] == NODE
     )

@@ -74,7 +74,7 @@ class Deletions:
         def look() -> list[Deletion]:
             return [each for each in self.of(name) if each.code == 200]
 
-        (found,) = self._node.wait_for_condition(f"the deletion of {name} noted", look)
+        (found,) = self._node.wait_for_condition(f"the recorded deletion of {name}", look)
         return found
 
 
@@ -148,7 +148,7 @@ def obstructed(node: ClusterNode, deletions: Deletions, scratch: dict[str, Any])
             )
         for name in (*STUCK, *FAILING_CALLS):
             node.delete(name)
-        node.wait_for_condition("each is tried", lambda: all(fault.hits for fault in stuck))
+        node.wait_for_condition("each fault is hit", lambda: all(fault.hits for fault in stuck))
         node.create(pod("beside-stuck", sleeper()))
         node.wait_for_api_running("beside-stuck")
         for name in STUCK:
@@ -367,7 +367,7 @@ def unborn(node: ClusterNode) -> Iterator[dict[str, str]]:
     node.wait_for_api_event("crashing", "BackOff", "Back-off restarting failed container main")
     for name in uids:
         node.delete(name)
-    # The kubelet does not cancel a pull. The pod goes only when its image has arrived.
+    # The kubelet does not cancel a pull. The pod terminates only when its image has arrived.
     node.wait_until_gone("unmountable")
     assert node.history.latest("pulling") is not None
     node.runtime.faults.remove(hang)
@@ -409,7 +409,7 @@ def test_pod_whose_volume_cannot_be_mounted_goes(node: ClusterNode, unborn: dict
 def test_object_goes_after_its_containers(
     node: ClusterNode, deletions: Deletions, obstructed: list[Version], name: str
 ) -> None:
-    """A pod's object goes only after its containers have stopped.
+    """A pod's object is deleted only after its containers have stopped.
 
     The kubelet repeats a call that the API server refused.
     """

@@ -158,7 +158,7 @@ def test_missing(nodes: dict[str, ClusterNode], cluster: Cluster) -> None:
     set_ttl(nodes["Cache"], 0)
     pods = {}
     for strategy, node in nodes.items():
-        # A kubelet that watches words the message itself. Otherwise the API server words it.
+        # With the strategy Watch the kubelet words the message itself. Otherwise the API server words it.
         kind = "configmap" if strategy == "Watch" else "configmaps"
         no_key, no_object = f"no-key-{node.node}", f"no-object-{node.node}"
         cluster.store.create("configmaps", config_map(no_key, other="x"))

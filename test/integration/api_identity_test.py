@@ -44,7 +44,7 @@ Start = Callable[..., HollowKubelet]
 
 
 class Audit:
-    """Record the certificates that the node's requests showed.
+    """Record the certificates that the node's requests presented.
 
     An instance takes the place of the server's audit log and passes each request on to that log.
     """
@@ -274,7 +274,7 @@ def test_with_a_bootstrap_file_an_expired_certificate_is_replaced(
 
 
 def test_certificates_change_under_running_watches(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Certificates change while watches continue, and every new connection shows the current certificate.
+    """Certificates change while watches continue, and every new connection presents the current certificate.
 
     The kubelet still acts on the events of its watches. When nobody approves a renewal, an event on the node warns of
     it before the last certificate expires.
@@ -293,7 +293,7 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
         "the kubelet's watches", lambda: {each.resource for each in watches().values()} >= WATCHED
     )
     opened = watches()
-    # A watch may be the first request to show its certificate, but the audit log records a watch only when it has
+    # A watch may be the first request to present its certificate, but the audit log records a watch only when it has
     # ended.
     of_watches = {_serial(each) for each in opened.values()}
     for number in range(3):
@@ -339,7 +339,7 @@ def test_node_comes_back_after_its_certificate_ended(cluster: Cluster, start: St
     container, static = cluster_container(kubelet, "web"), wait_for_static_pod(kubelet)
     cluster.signing.policy.approve_clients = False
     kubelet.wait_for_condition(
-        "the node has no certificate to show", lambda: cluster.requests.calls(user="system:anonymous", code=403)
+        "the node has no valid certificate", lambda: cluster.requests.calls(user="system:anonymous", code=403)
     )
     assert cluster_container(kubelet, "web") == container
     cluster.signing.policy.approve_clients = True

@@ -151,7 +151,7 @@ GOING = [
     Step("double", "StopContainer", "a", answered=True),
     Step("double", "StopContainer", "b"),
 ]
-# Like the Go kubelet, the kubelet creates the container again, and the container that never started counts as run.
+# Like the Go kubelet, the kubelet creates the container again, and the first one, which never started, counts as a run.
 NEVER_STARTED = Step("plain", "StartContainer", "main")
 # For each kind in UNTOLD the API server refuses the status updates of one pod, and for each in UNDELETED its deletion.
 UNTOLD = ["plain", "probed", "init", "sidecar", "double", "ends", "succeeds"]
@@ -377,7 +377,7 @@ def _wait_until_untold(story: Story) -> None:
                 return False
         return True
 
-    story.node.wait_for_condition("pods have come to their ends unseen", look)
+    story.node.wait_for_condition("the final states of pods without status updates", look)
 
 
 def _is_main(container: Any, name: str) -> bool:

@@ -125,7 +125,10 @@ def test_mirrors_that_are_deleted_come_again(node: ClusterNode) -> None:
 
 
 def test_mirror_of_another_manifest_is_replaced(node: ClusterNode) -> None:
-    """A mirror pod of another manifest is replaced. A kubelet finds one if the manifest changed while it was down."""
+    """A mirror pod of another manifest is replaced.
+
+    A kubelet finds one if the manifest changed while the kubelet was down.
+    """
     old = start(node, "stale")
     annotations = {**old.json["metadata"]["annotations"], MIRROR: "stale"}
     with node.cluster.faults.status(500, verb="create", resource="pods", user=USER):

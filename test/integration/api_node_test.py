@@ -108,10 +108,12 @@ def test_default_labels_are_put_right(node: ClusterNode) -> None:
     def labels() -> dict[str, Any]:
         return {key: api(node)["metadata"]["labels"].get(key) for key in wrong}
 
-    node.wait_for_condition("system and architecture", lambda: labels() == {**right, "kubernetes.io/hostname": "other"})
+    node.wait_for_condition(
+        "the OS and architecture labels", lambda: labels() == {**right, "kubernetes.io/hostname": "other"}
+    )
     node.kill()
     node.spawn()
-    node.wait_for_condition("the host's name", lambda: labels() == right)
+    node.wait_for_condition("the hostname label", lambda: labels() == right)
     node.wait_until_ready()
 
 

@@ -34,7 +34,7 @@ NewNode = Callable[..., ClusterNode]
 
 @dataclasses.dataclass
 class Absence:
-    """Represent an outage of the API server's socket, which also closes all connections.
+    """Represent an outage in which the API server's socket and all connections are closed.
 
     Tests still write to the server's store, as if they reached the cluster through another server.
     """

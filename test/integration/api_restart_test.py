@@ -125,7 +125,7 @@ def probes(node: ClusterNode) -> int:
 
 
 def test_restart_with_api_server(node: ClusterNode, cluster: Cluster) -> None:
-    """After a restart, pods that were deleted meanwhile go, with their grace period, and new pods run."""
+    """A restarted kubelet terminates pods that were deleted meanwhile, in their grace period, and starts new pods."""
     node.create(pod("deleted", sleeper()))
     node.create(pod("forced", sleeper()))
     node.wait_for_api_running("deleted", "forced")

@@ -29,7 +29,7 @@ SHAKEN_PODS = 50
 SHAKEN_FOR = 60.0
 CUT_EVERY = 1.0
 CHANGE_EVERY = 0.15
-# After every this many changes, the API server forgets all old versions.
+# Each time this many changes have been made, the API server forgets all old versions.
 COMPACT_EVERY = 100
 SEED = 20240229
 
@@ -326,10 +326,10 @@ def test_nothing_is_missed_over_cut_watches(shaker: Shaker) -> None:
         shown = {name: (each.uid, _revision(each)) for name, each in node.pods().items()}
         return shown == {name: (each.uid, each.revision) for name, each in wanted.items()}
 
-    node.wait_for_condition("the kubelet knows the last of each pod", as_wanted)
+    node.wait_for_condition("the kubelet knows the last state of each pod", as_wanted)
     running = node.wait_for_api_running(*wanted)
     assert {each.uid for each in running} == uids
-    node.wait_for_condition("nothing is left of those that went", lambda: node.pod_directories() == uids)
+    node.wait_for_condition("nothing is left of the deleted pods", lambda: node.pod_directories() == uids)
 
     assert shaker.cuts >= SHAKEN_FOR / CUT_EVERY / 2
     assert {each.container_id() for each in running} == _running_containers(node)

@@ -51,7 +51,7 @@ def test_pods_that_are_gone_leave_nothing_in_memory(node: HollowNode, manifests:
         unfinished.write_text(json.dumps(pod(f"pod-{number}", sleeper(), shell("exit 1", "fails"))))
         unfinished.rename(manifests / f"{number}.json")
     started = node.runtime.recorder.counts
-    wait_for("the failing ones restarted", lambda: started.get("StartContainer", 0) >= 3 * PODS, timeout=60)
+    wait_for("the failing containers restarted", lambda: started.get("StartContainer", 0) >= 3 * PODS, timeout=60)
     assert _alive()["Pod"] >= PODS
 
     for path in manifests.iterdir():

@@ -22,7 +22,7 @@ from pkg.component_base.tracing import testing as tracingtesting
 
 NODE = "node-1"
 PAGES = ("/metrics", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis")
-# promtool exits with 3 if it only dislikes names, which are upstream's. Any status but these means an unreadable page.
+# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names, which are upstream's.
 _LINTED = (0, 3)
 _UPSTREAM = Path(__file__).parents[2] / "kubelet/metrics/testdata/upstream.tsv"
 
@@ -96,7 +96,7 @@ def of_sandboxes(spans: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.Collector) -> Iterator[HollowKubelet]:
-    """Yield a kubelet, started twice, whose pods run, fail, are probed, or are gone. It traces everything."""
+    """Yield a kubelet, started twice, whose pods run, fail, are probed, or are gone. The kubelet traces everything."""
     config = {"tracing": {"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}}
     node = HollowKubelet(tmp_path_factory.mktemp("metrics"), NODE, config)
     node.environment["OTEL_BSP_SCHEDULE_DELAY"] = "100"

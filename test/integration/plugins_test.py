@@ -62,7 +62,7 @@ def wait_for_plugins(node: RealKubelet, want: set[str]) -> None:
 
 
 def wait_until_told(node: RealKubelet, driver: CSIDriver | DRADriver, times: int) -> None:
-    node.wait_for_condition(f"{driver.name} told {times} times", lambda: len(told(driver)) >= times, TIMEOUT)
+    node.wait_for_condition(f"{times} registrations of {driver.name}", lambda: len(told(driver)) >= times, TIMEOUT)
     assert told(driver)[-1] == ""
 
 
@@ -112,7 +112,7 @@ def test_driver_without_a_service_that_is_known(node: RealKubelet) -> None:
     """The kubelet reports the error to a driver that supports no known service, and does not use the driver."""
     options = {"services": "v1alpha4.Node,1.0.0"}
     with DRADriver(node.root_dir.parent, "old.dra", node.root_dir, options=options) as driver:
-        node.wait_for_condition("the driver is told", lambda: told(driver), TIMEOUT)
+        node.wait_for_condition("the result of the registration", lambda: told(driver), TIMEOUT)
         assert told(driver)[0] == (
             "RegisterPlugin error -- plugin validation failed with err: invalid supported gRPC versions of DRA driver "
             f'plugin old.dra at endpoint {driver.socket}: none of services supported by the plugin (["v1alpha4.Node" '

@@ -327,7 +327,7 @@ def test_nothing_is_left(kubelet: HollowKubelet, threads_of_empty: int) -> None:
     kubelet.wait_for_condition("no container left", lambda: not kubelet.runtime.containers, COLLECTED)
     kubelet.wait_for_condition("no sandbox left", lambda: not kubelet.runtime.sandboxes, COLLECTED)
     kubelet.wait_for_condition("no logs left", lambda: not kubelet.pod_logs(), COLLECTED)
-    # The worker counts date from the last housekeeping, so they may be one housekeeping old.
+    # The worker counts date from the last housekeeping, so they may be out of date.
     kubelet.wait_for_condition("no pod counted", lambda: not any(counted_pods(kubelet).values()), COLLECTED)
 
 

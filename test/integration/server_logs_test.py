@@ -189,7 +189,7 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
     (log,) = (each for each in logs(kubelet) if f"_{kubelet.full_name('large')}_" in str(each))
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(line(0) * 500_000)
-    kubelet.wait_for_condition("nobody else", lambda: served(kubelet) == 0)
+    kubelet.wait_for_condition("no other connection", lambda: served(kubelet) == 0)
     memory = resident(kubelet)
 
     with socket.create_connection(("127.0.0.1", kubelet.port)) as sock, insecure_context().wrap_socket(sock) as client:
@@ -197,7 +197,7 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
         client.sendall(f"GET {path}?follow=true HTTP/1.1\r\nHost: kubelet\r\n\r\n".encode())
         assert client.recv(12) == b"HTTP/1.1 200"
         # The thread of an earlier connection may end a little later.
-        kubelet.wait_for_condition("nobody but the client", lambda: served(kubelet) == 1)
+        kubelet.wait_for_condition("only the client's connection", lambda: served(kubelet) == 1)
         assert resident(kubelet) < memory + 20 * 1024
 
     kubelet.wait_for_condition("the thread ended", lambda: served(kubelet) == 0)

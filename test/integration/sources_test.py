@@ -41,7 +41,7 @@ def yaml_of(manifest: Manifest) -> str:
 
 
 def others_go_on(kubelet: HollowKubelet, new: str) -> None:
-    """Check that the good pod runs as before, and that a new pod of this name still comes and goes."""
+    """Check that the good pod runs as before, and that a new pod of this name still starts and terminates."""
     (good,) = kubelet.wait_for_running("good")
     assert good.restarts() == 0
     kubelet.write(pod(new, sleeper()))

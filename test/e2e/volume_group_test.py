@@ -137,7 +137,7 @@ def test_group_that_a_volume_brings(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize("name", OF_DRIVER)
 def test_policy_of_the_driver(namespace: Namespace, name: str) -> None:
-    """By default a volume's files get the pod's group only if it has a file system type and is ReadWriteOnce."""
+    """By default only ReadWriteOnce volumes with a file system type give their files the pod's group."""
     assert told(namespace, name) == f"{OF_DRIVER[name][-1]}\n"
 
 

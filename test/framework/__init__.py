@@ -1,9 +1,7 @@
-"""What the test suites share: real processes to drive, clients to look at them with, ways to wait.
+"""Define what the test suites share: real processes to drive, clients to inspect them with, and ways to wait.
 
-The API server and the hollow node serve tests of other programs, too, which find them in a distribution of their own
-(hack/dist-testing) by another name:
-
-    import kubelet_testing as testing
+The tests of other programs use the API server and the hollow node, too. For them hack/dist-testing builds a separate
+distribution, which contains this package under another name:
 
     with testing.Cluster(directory) as cluster, testing.HollowNode(cluster, "node-1"):
         ...                       # any client of Kubernetes, with cluster.admin_kubeconfig
@@ -53,7 +51,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: who needs the server alone must not wait for the kubelet."""
+    """Import a module on first use, so that a program that needs only the API server does not wait for the kubelet."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name], __name__), name)

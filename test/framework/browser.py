@@ -1,4 +1,4 @@
-"""A browser without a window, and the live view as somebody sees it there."""
+"""Run a headless browser and inspect the live view in it, as a user sees it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from framework.waiting import wait_for
 
 NEEDED = ("chromium", "chromedriver")
 
-# Where pictures of the page go, if there are to be any.
+# The environment variable names the directory for screenshots. Without it the tests take none.
 TAKES_PICTURES = "LIVE_VIEW_IMAGES" in os.environ
 IMAGES = Path(os.environ.get("LIVE_VIEW_IMAGES", ""))
 
 
 @contextmanager
 def browser(width: int = 1360, height: int = 900) -> Iterator[Chrome]:
-    """Debian's chromium. It believes every certificate: a kubelet signs its own."""
+    """Run Debian's chromium, which accepts every certificate because a kubelet signs its own."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         pytest.fail(f"tests of the live view need {' and '.join(missing)}; hack/setup browser installs them")
@@ -50,7 +50,7 @@ def browser(width: int = 1360, height: int = 900) -> Iterator[Chrome]:
 
 
 class LiveView:
-    """The page, opened in a browser."""
+    """Inspect the live view's page in a browser."""
 
     def __init__(self, driver: Chrome, url: str) -> None:
         self.driver = driver
@@ -59,7 +59,8 @@ class LiveView:
         self.wait("the page shows something", self._is_shown)
 
     def _is_shown(self) -> bool:
-        # Chromium stops loading when a network interface comes or goes, as those of other tests' pods do.
+        # Chromium stops loading a page when a network interface appears or disappears, as the pods of other tests
+        # cause.
         if "ERR_NETWORK_CHANGED" in self.text("body"):
             self.driver.get(self._url)
         return bool(self.text("#sentence"))
@@ -68,23 +69,23 @@ class LiveView:
         wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "body").text)  # type: ignore[arg-type]
 
     def text(self, selector: str) -> str:
-        """The text of the first element; empty without one."""
+        """Return the text of the first element that the selector matches, or "" if there is none."""
         found = self.driver.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
         return str(found)
 
     def state(self, pod: str) -> str:
-        """The state of a pod's card; empty without one."""
+        """Return the state of a pod's card, or "" if the page has no such card."""
         return self._of(pod, "dataset.state")
 
     def sentence(self, pod: str) -> str:
         return self._of(pod, "querySelector('.sentence').innerText")
 
     def story(self, pod: str) -> str:
-        """All that is written in the timeline of a pod's open card."""
+        """Return the whole text of the timeline in a pod's open card."""
         return self._of(pod, "querySelector('.gantt')?.textContent")
 
     def card(self, pod: str) -> str:
-        """What selects a pod's card."""
+        """Return the CSS selector of a pod's card."""
         return f'[data-pod="default/{pod}"]'
 
     def _of(self, pod: str, what: str) -> str:
@@ -95,18 +96,18 @@ class LiveView:
         self.wait(f"{pod} is {' or '.join(states)}", lambda: self.state(pod) in states, timeout)
 
     def click(self, pod: str) -> None:
-        """Open or close a pod's card."""
+        """Open a pod's card, or close it if it is open."""
         self.driver.execute_script("document.querySelector(arguments[0]).click()", f"{self.card(pod)} .head")
 
     def complaints(self) -> list[str]:
-        """What the browser says of the page: errors of its script, things that it was not let load."""
+        """Return what the browser reports about the page: script errors and resources that it refused to load."""
         said = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [str(entry["message"]) for entry in said if "favicon" not in entry["message"]]
 
     def picture(
         self, name: str, scheme: str = "light", height: int = 900, top: str = "header", width: int = 1360
     ) -> None:
-        """A picture of the page from an element on, in light or dark."""
+        """Save a screenshot of the page, scrolled to the element `top`, in the light or the dark colour scheme."""
         IMAGES.mkdir(parents=True, exist_ok=True)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
@@ -116,6 +117,6 @@ class LiveView:
         )
         script = "window.scrollTo(0, document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY - 16)"
         self.driver.execute_script(script, top)
-        # Two frames, so that what is drawn by script is drawn in these colours.
+        # Wait for two frames, so that the page's script has drawn everything in these colours.
         self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         self.driver.save_screenshot(str(IMAGES / f"{name}.png"))

@@ -1,4 +1,4 @@
-"""What the kernel says of cgroups, of either version, and what it says when requests and limits are heeded."""
+"""Read the kernel's cgroups, of version 1 or 2, and compute the values that requests and limits call for."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 V2 = (ROOT / "cgroup.controllers").exists()
-# Microseconds in which a quota may be used up.
+# PERIOD is the time, in microseconds, in which a cgroup may use up its quota.
 PERIOD = 100_000
-# Version 1 has no word for no limit, but a number of pages that no machine has.
+# Version 1 has no word for "no limit". It reports a number of pages that no machine has.
 _NO_MEMORY_LIMIT = 1 << 60
 _V2_MAX_SHARES = 262_144
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a cgroup is limited to, in the terms of version 1; None for no limit."""
+    """Describe the limits of a cgroup in the terms of version 1. None means that there is no limit."""
 
     shares: int
-    quota: int | None  # µs in PERIOD
+    quota: int | None  # microseconds per PERIOD
     memory: int | None  # bytes
     pids: int | None = None
 
 
 def expected(request: int, limit: int | None = None, memory: int | None = None, pids: int | None = None) -> Figures:
-    """By what is documented: request and limit in thousandths of a CPU, memory in bytes."""
+    """Return the documented values for a request and a limit in thousandths of a CPU, and for memory in bytes."""
     quota = None if limit is None else max(limit * PERIOD // 1000, 1000)
     return Figures(max(request * 1024 // 1000, 2), quota, memory, pids)
 
 
 def weights(shares: int) -> set[int]:
-    """What version 2 may have for these shares: the older formula, or that of newer runtimes."""
+    """Return the weights that version 2 may have for these shares, by the older and by the newer runtimes' formula."""
     linear = 1 + (shares - 2) * 9999 // (_V2_MAX_SHARES - 2)
     return {linear, _quadratic(shares)}
 
 
 def _quadratic(shares: int) -> int:
-    """2 is 1, 1024 is 100 and 262144 is 10000, and what lies between is on a curve through them."""
+    """Return the weight on the curve through 2 shares = 1, 1024 shares = 100 and 262144 shares = 10000."""
     log = math.log2(shares)
     return math.ceil(10 ** ((log**2 + 125 * log) / 612 - 7 / 34))
 
 
 class Cgroup:
-    """One cgroup, in all hierarchies there are."""
+    """Read and create one cgroup in all hierarchies of the machine."""
 
     def __init__(self, path: str) -> None:
-        """path begins below the hierarchies' roots."""
+        """Create the object for a path that is relative to the roots of the hierarchies."""
         self.path = path.strip("/")
 
     def __repr__(self) -> str:
@@ -64,14 +64,14 @@ class Cgroup:
         return ROOT / self.path if V2 else ROOT / controller / self.path
 
     def read(self, file: str) -> str:
-        """A file named controller.rest."""
+        """Return the content of a file. The file's name begins with the name of its controller and a dot."""
         return (self.directory(file.partition(".")[0]) / file).read_text().strip()
 
     def exists(self) -> bool:
         return self.directory("memory").is_dir()
 
     def identity(self) -> int:
-        """Another when the cgroup was removed and made again."""
+        """Return a number that changes when somebody removes the cgroup and creates it again."""
         return self.directory("memory").stat().st_ino
 
     def children(self) -> set[str]:
@@ -83,7 +83,7 @@ class Cgroup:
                 (hierarchy / self.path).mkdir(exist_ok=True)
 
     def problems(self, wanted: Figures) -> list[str]:
-        """What is not as wanted; nothing if all is."""
+        """List the values that differ from the wanted ones."""
         found: dict[str, tuple[object, object]] = {
             "quota": (self._quota(), wanted.quota),
             "memory": (self.memory_limit(), wanted.memory),
@@ -97,12 +97,12 @@ class Cgroup:
         return [f"{self}: {what} {is_} not {should}" for what, (is_, should) in found.items() if is_ != should]
 
     def number(self, file: str) -> int | None:
-        """A limit; None for the word max."""
+        """Return a limit, or None for the word "max"."""
         text = self.read(file)
         return None if text == "max" else int(text)
 
     def memory_limit(self) -> int | None:
-        """Bytes."""
+        """Return the memory limit in bytes, or None if there is none."""
         if V2:
             return self.number("memory.max")
         limit = int(self.read("memory.limit_in_bytes"))
@@ -117,7 +117,7 @@ class Cgroup:
 
 
 def cgroup_of(pid: int) -> Cgroup:
-    """Where a process is, by the kernel."""
+    """Return the cgroup in which the kernel has the process."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     wanted = "" if V2 else "memory"
     return Cgroup(next(path for _, controllers, path in lines if wanted in controllers.split(",")))

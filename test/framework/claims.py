@@ -1,4 +1,4 @@
-"""Persistent volumes and claims that are made for each other."""
+"""Create persistent volumes and the claims that they are bound to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def volume_name(namespace: Namespace, claim: str) -> str:
 
 
 def on_node(name: str) -> dict[str, Any]:
-    """A term of node affinity, as local volumes have to have one."""
+    """Return a node affinity for one node. Every local volume must have a node affinity."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
     return {"required": {"nodeSelectorTerms": terms}}
 
@@ -25,7 +25,7 @@ def on_node(name: str) -> dict[str, Any]:
 def put_volume(
     namespace: Namespace, claim: str, source: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any
 ) -> None:
-    """Make a volume that only the claim of this name gets; it goes with the claim."""
+    """Create a volume that only the claim of this name can bind. The volume is deleted together with the claim."""
     volume = {
         "metadata": {"name": volume_name(namespace, claim), "annotations": annotations or {}},
         "spec": {
@@ -52,7 +52,7 @@ def claim_spec() -> dict[str, Any]:
 def put_claimed(
     namespace: Namespace, claim: str, source: dict[str, Any], mode: str = "Filesystem", **spec: Any
 ) -> None:
-    """Make a volume, and its claim."""
+    """Create a volume and its claim."""
     put_volume(namespace, claim, source, volumeMode=mode, **spec)
     both = {name: spec[name] for name in ("accessModes", "storageClassName") if name in spec}
     put_claim(namespace, claim, volumeMode=mode, volumeName=volume_name(namespace, claim), **both)
@@ -78,13 +78,13 @@ def wait_for_claim(
 
 
 def grow(namespace: Namespace, claim: str, size: str) -> None:
-    """Ask for more; only claims of a class that allows it may."""
+    """Request a larger volume. Only a claim whose storage class allows expansion may do so."""
     patch = {"spec": {"resources": {"requests": {"storage": size}}}}
     namespace.core.patch_namespaced_persistent_volume_claim(claim, namespace.name, patch)
 
 
 def with_claim(manifest: Manifest, claim: str = "", **more: object) -> Manifest:
-    """Let a pod have a claim, of its own name if no other is given, as its volume `v`."""
+    """Add the claim to the pod as its volume `v`. The claim's name is that of the pod unless another is given."""
     source = {"claimName": claim or manifest["metadata"]["name"], **more}
     manifest["spec"].setdefault("volumes", []).append({"name": "v", "persistentVolumeClaim": source})
     return manifest

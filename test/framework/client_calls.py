@@ -1,6 +1,6 @@
-"""What the kubelet asks the API server, found in its source: which file calls which method of which resource's client.
+"""Find the kubelet's calls of the API server in its source: which file calls which method of which resource's client.
 
-So that a new call cannot be forgotten: client_faults.py has to say how each is tested.
+This keeps a new call from being forgotten: client_faults.py must say how each call is tested.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pkg.client_go import kubernetes
 from pkg.client_go.kubernetes import clientset
 
 _PRODUCT = ("cmd", "kubelet", "pkg")
-# The client itself, and what hands calls on for others.
+# These files are the client itself and the code that makes calls on behalf of other files.
 _CLIENT = ("pkg/client_go/kubernetes", "pkg/client_go/rest")
-# They give another client.
+# These methods make no request; they return another client.
 _NO_CALLS = ("without_time_limits",)
 METHODS = frozenset(
     name
@@ -28,7 +28,10 @@ METHODS = frozenset(
 
 
 class Call(NamedTuple):
-    """A method of the client of a resource, and the file that calls it; no resource for the paths of none."""
+    """Describe a method of a resource's client and the file that calls it.
+
+    The resource is "" for requests whose path names no resource.
+    """
 
     caller: str
     resource: str
@@ -39,7 +42,7 @@ class Call(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """A client that a file hands on, so that its source does not say what is called."""
+    """Describe a client that a file passes on, so that the file's source does not show the calls."""
 
     file: str
     resource: str
@@ -47,7 +50,7 @@ class Mention(NamedTuple):
 
 @cache
 def accessors() -> dict[str, str]:
-    """Names of resources by the names of the methods that give their clients."""
+    """Return the names of resources by the names of the methods that return the resources' clients."""
     found: dict[str, str] = {}
     groups: list[Any] = [each for each in vars(clientset).values() if _is_group(each)]
     for group in groups:
@@ -64,7 +67,7 @@ def _is_group(value: object) -> bool:
 
 
 def find() -> tuple[set[Call], set[Mention]]:
-    """All calls that the source shows, and the clients that it hands on."""
+    """Return all calls that the source shows, and all clients that it passes on."""
     calls: set[Call] = set()
     mentions: set[Mention] = set()
     for path in _files():
@@ -84,7 +87,7 @@ def _files() -> Iterator[Path]:
 
 
 class _Source:
-    """The calls of one file: `client.core_v1.pods(ns).get(…)`, also by way of a variable or an attribute."""
+    """Find the calls of one file: `client.core_v1.pods(ns).get(…)`, also through a variable or an attribute."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.calls: set[Call] = set()
@@ -117,7 +120,7 @@ class _Source:
 
 
 def _client(node: ast.AST) -> ast.Attribute | None:
-    """`x.pods` of `x.pods(ns)`, whatever is said of its being there."""
+    """Return `x.pods` of `x.pods(ns)`, also if the expression depends on a condition."""
     if isinstance(node, ast.IfExp):
         node = node.body
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_client(node.func):
@@ -126,7 +129,7 @@ def _client(node: ast.AST) -> ast.Attribute | None:
 
 
 def _asks_without_resource(node: ast.AST) -> bool:
-    """Whether this asks which resources there are (`client.discovery`), or for paths that are no resources' at all."""
+    """Report whether this requests the list of resources (`client.discovery`) or a path that names no resource."""
     match node:
         case (
             ast.Call(func=ast.Name(id="RESTClient") | ast.Attribute(attr="RESTClient"))

@@ -1,11 +1,11 @@
-"""Every call of the API server goes wrong in every way, while the kubelet needs it.
+"""Make every call of the API server fail in every way while the kubelet needs it.
 
-A case is a call, which is a method of the client of a resource and the file that calls it, and a kind of fault. The
-calls come from the source (client_calls.py), so that a new one cannot be forgotten: each needs an entry in TRIGGERS,
-which says what makes the kubelet do it, or in UNIT_TESTS, which names the test that has the call go wrong without a
-node. A client that is handed on needs an entry in HANDED_ON.
+A case is a call and a kind of fault. A call is a method of a resource's client and the file that calls it. The calls
+come from the source (client_calls.py), so that no new one can be forgotten. Each needs an entry in TRIGGERS, which says
+what makes the kubelet make the call, or in UNIT_TESTS, which names the test in which the call fails without a node. A
+client that the source passes on needs an entry in HANDED_ON.
 
-All cases of one kind share a node, and each phase of its life lets all calls go wrong that belong to it.
+All cases of one kind share a node. In each phase of the node's life all calls of that phase fail.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ CONFIG: Mapping[str, object] = {
     "authorization": {"mode": "Webhook"},
     "featureGates": {"ClusterTrustBundle": True, "ClusterTrustBundleProjection": True},
 }
-# Tokens of somebody who asks the kubelet's server for something. What is known of one is known for a while.
+# These are the tokens of users who send requests to the kubelet's server. Each review has its own token because the
+# kubelet caches the reviews' results.
 _REVIEWS = ("tokenreviews", "subjectaccessreviews")
 OPTIONS = Options(static_tokens={token: UserInfo(f"user-{token}") for token in _REVIEWS})
 _PATIENCE = 60.0
@@ -61,7 +62,7 @@ _ANSWER_TIMEOUT = 30.0
 
 
 class Phase(Enum):
-    """When a call is made that goes wrong."""
+    """Define when the kubelet makes the call that fails."""
 
     POD = "a pod starts or ends"
     WATCH = "watches begin anew, and what the kubelet does all the time"
@@ -71,20 +72,20 @@ class Phase(Enum):
 
 @dataclass
 class Case:
-    """A call that goes wrong on a node."""
+    """Describe a call that fails on a node."""
 
     node: RealKubelet
     call: Call
     kind: Kind
     fault: Fault | None = None
-    # What else is wrong meanwhile.
+    # These faults are active at the same time.
     others: list[Fault] = field(default_factory=list)
-    # Why the case has failed, if it has.
+    # `failure` says why the case has failed. It is empty if the case has not failed.
     failure: str = ""
 
     @property
     def name(self) -> str:
-        """That of its pod, and of whatever the pod needs."""
+        """Return the name of the case's pod and of the objects that the pod needs."""
         return str(self.call).lower().replace("_", "-")
 
     @property
@@ -101,26 +102,27 @@ class Case:
 
 @dataclass(frozen=True)
 class Trigger:
-    """What makes the kubelet do a call."""
+    """Describe what makes the kubelet make a call."""
 
     act: Callable[[Case], object]
     phase: Phase = Phase.POD
-    # The calls that go wrong are about this name alone; None for all of them.
+    # Only calls about the object of this name fail. None means that all calls fail.
     name: Callable[[Case], str] | None = None
-    # What is done before the calls go wrong.
+    # `prepare` runs before the calls fail.
     prepare: Callable[[Case], object] | None = None
-    # After so many the calls are right again, so that what comes after them is done as well.
+    # After this number of failures the calls succeed again, so that the kubelet makes the calls that follow, too. 0
+    # means that all calls fail.
     times: int = 0
-    # The pod is a static one.
+    # `static` says that the pod is a static pod.
     static: bool = False
-    # The node does not run the pod.
+    # `rejected` says that the node rejects the pod.
     rejected: bool = False
-    # What is so in the end, when nothing goes wrong any more.
+    # `recovered` reports whether the kubelet has recovered after the end of the fault.
     recovered: Callable[[Case], bool] | None = None
 
 
 def _nothing(case: Case) -> None:
-    """For calls that the kubelet makes all the time, or because of what the phase does."""
+    """Do nothing: the kubelet makes the call all the time, or because of what the phase does."""
 
 
 def _own(case: Case) -> str:
@@ -131,21 +133,18 @@ def _mirror(case: Case) -> str:
     return f"{case.name}-{case.node.node}"
 
 
-# --- Pods ---------------------------------------------------------------------------------------------------------
-
-
 def _pod(case: Case) -> None:
     case.start_pod()
 
 
 def _unhealthy_pod(case: Case) -> None:
-    """A pod of which the same event is told again and again."""
+    """Create a pod for which the kubelet emits the same event again and again."""
     probe = {"tcpSocket": {"host": "127.0.0.1", "port": 1}, "periodSeconds": 1, "failureThreshold": 1000}
     case.start_pod({"livenessProbe": probe})
 
 
 def _misplaced_pod(case: Case) -> None:
-    """A pod for a node that this one is not, as far as it knows."""
+    """Create a pod whose node selector does not match the node."""
     case.start_pod(nodeSelector={"name": case.name})
 
 
@@ -173,7 +172,7 @@ def _environment(source: str, name: str) -> Mapping[str, Any]:
 
 
 def _no_watch(case: Case) -> None:
-    """So that the object is listed."""
+    """Make watches of the object fail, so that the kubelet lists it."""
     faults = case.node.cluster.faults
     case.others.append(faults.status(400, verb="watch", resource=case.call.resource, name=case.name))
 
@@ -203,7 +202,7 @@ def _pod_with_claim(case: Case) -> None:
 
 
 def _driver_volume(case: Case, name: str, **more: Any) -> Mapping[str, Any]:
-    """A claim of a volume that the driver has and a controller attaches; returns the pod's volume."""
+    """Create a claim of a volume of the driver, which a controller attaches, and return the pod's volume."""
     shape = {"accessModes": ["ReadWriteOnce"], **more}
     source = {"driver": DRIVER, "volumeHandle": name, "nodePublishSecretRef": {"name": name, "namespace": "default"}}
     bound = {"claimRef": {"namespace": "default", "name": name}, "capacity": {"storage": "16Mi"}, "csi": source}
@@ -266,7 +265,7 @@ def _remove_static_pod(case: Case) -> None:
 
 
 def _occupy_mirror(case: Case) -> None:
-    """Another node has a pod of the name of the mirror."""
+    """Create a pod on another node that has the name of the mirror pod."""
     other = pod(_mirror(case), sleeper())
     other["spec"]["nodeName"] = "elsewhere"
     case.node.create(other)
@@ -276,11 +275,8 @@ def _free_mirror(case: Case) -> None:
     case.node.delete(_mirror(case), grace=0)
 
 
-# --- What the kubelet does by itself ------------------------------------------------------------------------------
-
-
 def _ask_server(case: Case) -> None:
-    """Send the kubelet's server a request that it has to ask the API server about."""
+    """Send the kubelet's server a request that makes the kubelet call the API server."""
     address = ("127.0.0.1", case.node.port)
     connection = http.client.HTTPSConnection(*address, timeout=_ANSWER_TIMEOUT, context=insecure_context())
     with closing(connection):
@@ -361,7 +357,7 @@ TRIGGERS: Mapping[Call, Trigger] = {
     Call(_CSI_NODES, "nodes", "get"): _START,
     Call("kubelet/cm/dra/plugin/dra_plugin_manager.py", "resourceslices", "delete_collection"): _START,
     Call(_RECONSTRUCT, "nodes", "get"): Trigger(_nothing, Phase.START, times=2, prepare=_running_pod_of_driver),
-    # Which resources there are.
+    # This call asks which resources the API server has.
     Call("kubelet/clustertrustbundle/clustertrustbundle_manager.py", "", "get"): _START,
     Call(_CSR, "certificatesigningrequests", "create"): _START,
     Call(_CSR, "certificatesigningrequests", "list"): _START,
@@ -375,9 +371,9 @@ def _reflected(file: str, *resources: str) -> list[Call]:
     return [Call(file, each, verb) for each in resources for verb in ("list", "watch")]
 
 
-# Each tells what all pods are to be.
+# Each of these calls tells the kubelet about all pods of the node.
 _ALL_PODS = frozenset({Call(_CONFIG_API, "pods", "list"), Call(_CONFIG_API, "pods", "watch")})
-# What becomes of clients that are handed on: who calls them in the end.
+# For each client that a file passes on, these are the calls that other files make with it.
 HANDED_ON: Mapping[Mention, Sequence[Call]] = {
     Mention("cmd/kubelet/app/clients.py", "events"): [Call(_EVENTS, "events", each) for each in ("create", "patch")],
     Mention("kubelet/config/apiserver.py", "pods"): _reflected(_CONFIG_API, "pods"),
@@ -389,7 +385,7 @@ HANDED_ON: Mapping[Mention, Sequence[Call]] = {
         *_reflected(_WATCHED, "secrets"),
         Call(_WATCHED, "secrets", "get"),
     ],
-    # Of the informers.
+    # The informers make the calls of the following clients.
     Mention("kubelet/runtimeclass/runtimeclass_manager.py", "runtimeclasses"): [],
     Mention("kubelet/volume_host.py", "csidrivers"): [],
     **{
@@ -413,7 +409,7 @@ _SECRETS = "kubelet/secret/secret_manager_test.py::test_call_that_gets_a_secret"
 _CONFIG_MAPS = "kubelet/configmap/configmap_manager_test.py::test_call_that_gets_a_config_map"
 _UNWATCHED = "kubelet/util/manager/watch_based_manager_test.py::test_call_that_gets_what_is_not_watched"
 _BOOTSTRAP = "kubelet/certificate/bootstrap/bootstrap_test.py"
-# Calls that a node hardly makes, and the unit test in which each goes wrong; see faulty_call.py.
+# A node rarely makes these calls. Each fails in a unit test; see faulty_call.py.
 UNIT_TESTS: Mapping[Call, str] = {
     Call("cmd/kubelet/app/orphans.py", "pods", "list"): "test/programs/orphans_test.py::test_call_that_lists_pods",
     Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"): f"{_BOOTSTRAP}::test_call_that_asks_for_healthz",
@@ -463,13 +459,13 @@ def _caller(call: Call) -> str | tuple[str, ...]:
 
 
 def _seen_as(call: Call) -> set[Call]:
-    """How the API server sees the call: the verb in place of the method, and whoever asked for what is passed on."""
+    """Return the call as the API server sees it: with the verb, and with the files on whose behalf the call is made."""
     callers = _PASSED_ON.get(call.caller, (call.caller,))
     return {Call(each, call.resource, _verb(call)) for each in callers}
 
 
 class ImpatientKubelet(RealKubelet):
-    """One that soon gives up on an API server."""
+    """Run a kubelet that soon gives up on an API server."""
 
     program = "framework.impatient_kubelet"
 
@@ -481,7 +477,7 @@ class ImpatientKubelet(RealKubelet):
 
 
 class Round:
-    """The life of a node in whose course all calls go wrong in one way."""
+    """Run a node on which all calls fail in one way, one phase after the other."""
 
     def __init__(self, node: ImpatientKubelet, kind: Kind) -> None:
         self.node = node
@@ -496,24 +492,25 @@ class Round:
         self.node.wait_for_condition(
             "the driver is registered", lambda: store.get("csinodes", NODE)["spec"].get("drivers")
         )
-        # Only a pod with a bundle of authorities makes the kubelet read those.
+        # The kubelet reads trust bundles only when a pod has a volume of one.
         bundle = {"metadata": {"name": BYSTANDER}, "spec": {"trustBundle": self.node.cluster.authority.pem.decode()}}
         self.node.cluster.store.create("clustertrustbundles", bundle)
         self._create_bystander()
         pods = self._of(Phase.POD)
         self._run_pods([case for case in pods if not TRIGGERS[case.call].rejected])
-        # By what is said of the node here, all pods are judged that come meanwhile: there is none.
+        # The false answers of this phase describe the node. They would make the kubelet reject other pods, too, so no
+        # other pod runs meanwhile.
         self._run_pods([case for case in pods if TRIGGERS[case.call].rejected], other=False)
         self._run_meanwhile(Phase.WATCH)
         self._run_meanwhile(Phase.LIST)
         self._run_start(self._of(Phase.START))
 
     def check(self, call: Call) -> None:
-        """Raises AssertionError that says why the case has failed."""
+        """Raise AssertionError with the reason if the case has failed."""
         assert not self._cases[call].failure, self._cases[call].failure
 
     def unknown_calls(self) -> set[Call]:
-        """What the kubelet has asked the API server for, and is in no table: calls that the source does not show."""
+        """Return the calls that the kubelet has made and that no table has, because the source does not show them."""
         requests = self.node.cluster.requests.calls()
         made = {Call(each.caller, each.resource, each.verb) for each in requests if each.caller}
         known = TRIGGERS.keys() | UNIT_TESTS.keys()
@@ -529,7 +526,7 @@ class Round:
         return [case for call, case in self._cases.items() if TRIGGERS[call].phase is phase]
 
     def _run_pods(self, several: Sequence[Case], *, other: bool = True) -> None:
-        """`other`: another pod lives its life meanwhile."""
+        """Run the cases' pods while their calls fail. With `other`, another pod starts and ends meanwhile."""
         self._prepare(several)
         self._go_wrong(several)
         if other:
@@ -586,7 +583,7 @@ class Round:
         self._see_pod_live(f"after-{phase.name.lower()}", several)
 
     def _cut_watches(self, resources: tuple[str, ...]) -> None:
-        """Let all that is watched be read anew."""
+        """Make the kubelet list all watched objects again."""
         self.node.cluster.server.compact()
         self.node.cluster.faults.cut_watches(resource=resources)
 
@@ -598,9 +595,10 @@ class Round:
             certificate.unlink()
         self.node.cluster.store.delete("leases", NODE, "kube-node-lease")
         self.node.cluster.store.delete("csinodes", NODE)
-        # Nobody's: the cluster would collect one whose node is gone before the kubelet could.
+        # The object has no owner. Otherwise the cluster would collect it before the kubelet could read it, because its
+        # node is gone.
         self.node.cluster.store.create("csinodes", {"metadata": {"name": NODE}, "spec": {"drivers": []}})
-        # Until it is signed, a request is watched.
+        # The kubelet watches a certificate signing request until it is signed.
         signing = self.node.cluster.signing
         signing.policy.sign = False
         self._go_wrong(several, self.node.spawn)
@@ -638,7 +636,7 @@ class Round:
             self._tell_the_truth({case.call.resource for case in several if case.call.method in ("list", "watch")})
 
     def _tell_the_truth(self, resources: set[str]) -> None:
-        """What a watch has told holds until it tells something else."""
+        """Make the kubelet list the resources again, because what a watch has reported holds until its next event."""
         faults, requests = self.node.cluster.faults, self.node.cluster.requests
         before = faults.watches
         self._cut_watches(tuple(resources))
@@ -648,14 +646,14 @@ class Round:
             return resources <= {each.resource for each in new}
 
         self.node.wait_for_condition("all is watched again", watched)
-        # What has come by then is known when the node is reported the next time but one.
+        # The kubelet has processed the new lists by its second node status from now on.
         reports = len(requests.calls(verb="patch", resource="nodes"))
         self.node.wait_for_condition(
             "the node is reported", lambda: len(requests.calls(verb="patch", resource="nodes")) > reports + 1
         )
 
     def _see_pod_live(self, name: str, several: Sequence[Case]) -> None:
-        """The node is as it should be, and has pods."""
+        """Check that the node is ready, that the bystander is untouched, and that a new pod starts and ends."""
         with noting(*several):
             self.node.wait_until_ready()
             self._check_bystander(several)
@@ -667,8 +665,9 @@ class Round:
     def _check_bystander(self, several: Sequence[Case]) -> None:
         with noting(*several):
             if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
-                # Nonsense was said of this pod, too. That its deadline is past, for example, ends it for good, and
-                # with a QoS class that is nonsense the API server does not hear of that before the kubelet starts anew.
+                # The false answers were about this pod, too. Some cannot be undone: a deadline in the past, for
+                # example, fails the pod permanently, and if the pod has a nonsense QoS class the API server does not
+                # learn of that before the kubelet restarts.
                 self.node.delete(BYSTANDER, grace=0)
                 self.node.wait_until_gone(BYSTANDER)
                 self._create_bystander()
@@ -677,7 +676,7 @@ class Round:
 
 @contextmanager
 def round_of(kind: Kind, folder: Path) -> Iterator[Round]:
-    """A cluster and a node that has lived its life."""
+    """Run a cluster and a node, and yield the node's round when it is over."""
     with Cluster(folder / "cluster", OPTIONS) as cluster:
         history = PodHistory(cluster.store)
         try:

@@ -1,4 +1,4 @@
-"""Answers that no API server would give."""
+"""Define answers that no API server would give."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _REFUSAL = msgspec.json.encode({"kind": "Status", "status": "Failure", "code": 2
 
 
 def empty(body: bytes) -> bytes:
-    """An object in which nothing is set. An event is one of such an object."""
+    """Return an object in which nothing is set, or a watch event that contains such an object."""
     event = _event(body)
     return b"{}" if event is None else msgspec.json.encode({"type": event["type"], "object": {}})
 
 
 def garbage(body: bytes) -> bytes:
-    """What no JSON is."""
+    """Return bytes that are not JSON."""
     return b"<html>\xff\x00 502 Bad Gateway </html>"
 
 
 def status(body: bytes) -> bytes:
-    """A refusal, where an object is expected."""
+    """Return a refusal where the client expects an object."""
     event = _event(body)
     return _REFUSAL if event is None else msgspec.json.encode({"type": event["type"], "object": msgspec.Raw(_REFUSAL)})
 
 
 def wrong_types(body: bytes) -> bytes:
-    """The true answer, but each value is of another type."""
+    """Return the true answer with every value replaced by one of another type."""
     return msgspec.json.encode(_swap(msgspec.json.decode(body)))
 
 
@@ -64,7 +64,7 @@ def _swap(value: Any) -> Any:
 
 
 def nonsense(resource: str) -> Callable[[bytes], bytes]:
-    """The true object's name and versions, but whatever can be set is set to nonsense of the right type."""
+    """Return a function that keeps the object's name and versions and sets all else to nonsense of the right type."""
     known = next((each.type for each in resources.ALL if each.name == resource), None)
 
     def tell(body: bytes) -> bytes:
@@ -84,7 +84,7 @@ def nonsense(resource: str) -> Callable[[bytes], bytes]:
 
 def _lie_about(true: Any, known: Any) -> Any:
     filled = _filled(known, _DEPTH)
-    # What is said never to change is never read again.
+    # `immutable` stays as it is because the kubelet never reads an immutable object again.
     lie = {key: value for key, value in filled.items() if key not in ("kind", "apiVersion", "metadata", "immutable")}
     return {**lie, **{key: true[key] for key in ("kind", "apiVersion", "metadata") if key in true}}
 
@@ -112,7 +112,7 @@ def _filled(hint: Any, depth: int) -> Any:
 
 
 def _event(body: bytes) -> dict[str, Any] | None:
-    """The event of a watch; None for another answer."""
+    """Return the watch event in the body, or None if the body is another answer."""
     try:
         answer = msgspec.json.decode(body)
     except msgspec.DecodeError:

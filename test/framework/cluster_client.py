@@ -1,7 +1,7 @@
-"""Pods as a user of a cluster makes, watches and deletes them: all that is asserted was told by the API server.
+"""Create, watch and delete pods as a user of a cluster does; every assertion is about what the API server reports.
 
-The client is the official one, the package `kubernetes`, and objects are its models: what an object does not have is
-None, be it a text or a list.
+The client is the official one, the package `kubernetes`, and objects are its models: a field that an object does not
+have is None, also if its type is a string or a list.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from framework.waiting import wait_for
 
 T = TypeVar("T")
 
-# Seconds: for a pod to start or to change, where its test says nothing else; and for a namespace to go. Far
-# more than it takes, but on a machine that has much else to do.
+# TIMEOUT is the time, in seconds, that a pod may take to start or to change unless its test says otherwise.
+# NAMESPACE_TIMEOUT is the time that a namespace may take to disappear. Both are far more than needed, because the
+# machine may be busy.
 TIMEOUT = 240.0
 NAMESPACE_TIMEOUT = 240.0
 
 
 @dataclass(frozen=True)
 class Images:
-    """What the pods of the tests run: the images that the tests' manifests name, or others in their place."""
+    """Describe the images that the tests' pods run: those that the manifests name, or replacements for them."""
 
     busybox: str = BUSYBOX
     pause: str = PAUSE
@@ -57,7 +58,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Condition:
-    """What is looked at in the condition of a pod or a node."""
+    """Hold the parts of a condition that tests inspect."""
 
     status: str
     reason: str = ""
@@ -65,11 +66,8 @@ class Condition:
 
 
 def new_client(kubeconfig: Path) -> ApiClient:
-    """What the official client's classes take, `CoreV1Api(new_client(path))`."""
+    """Return a client for the official client's classes, as in `CoreV1Api(new_client(path))`."""
     return config.new_client_from_config(str(kubeconfig))
-
-
-# What a status says.
 
 
 def conditions(obj: V1Pod | V1Node) -> dict[str, Condition]:
@@ -83,12 +81,12 @@ def is_true(obj: V1Pod | V1Node, type_: str) -> bool:
 
 
 def container_statuses(pod: V1Pod) -> list[V1ContainerStatus]:
-    """Those of init containers, and then those of containers."""
+    """Return the statuses of the init containers and then those of the other containers."""
     return [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]
 
 
 def container(pod: V1Pod, name: str = "main") -> V1ContainerStatus | None:
-    """The status of a container of either kind; None while there is none."""
+    """Return the status of a container or an init container, or None while there is none."""
     return next((each for each in container_statuses(pod) if each.name == name), None)
 
 
@@ -98,25 +96,25 @@ def restarts(pod: V1Pod, name: str = "main") -> int:
 
 
 def waiting_reason(pod: V1Pod, name: str = "main") -> str:
-    """Why a container does not run; nothing if it does, or has ended."""
+    """Return the reason why a container is waiting, or "" if it runs or has terminated."""
     status = container(pod, name)
     return status.state.waiting.reason or "" if status is not None and status.state.waiting is not None else ""
 
 
 def terminated(pod: V1Pod, name: str = "main") -> V1ContainerStateTerminated | None:
-    """How a container ended; None if it has not."""
+    """Return how a container terminated, or None if it has not."""
     status = container(pod, name)
     return None if status is None else status.state.terminated
 
 
 def last_terminated(pod: V1Pod, name: str = "main") -> V1ContainerStateTerminated | None:
-    """How a container ended the time before."""
+    """Return how the container terminated before its last restart, or None if it has not restarted."""
     status = container(pod, name)
     return None if status is None else status.last_state.terminated
 
 
 def is_running(pod: V1Pod) -> bool:
-    """Whether all containers run and the pod is ready."""
+    """Report whether all containers run and the pod is ready."""
     return pod.status.phase == "Running" and is_true(pod, "Ready")
 
 
@@ -132,14 +130,15 @@ def summary(pod: V1Pod) -> str:
 
 
 def _state(status: V1ContainerStatus) -> dict[str, object]:
-    """The part of a container's state that is set."""
+    """Return the part of a container's state that is set."""
     return {kind: part for kind, part in status.state.to_dict().items() if part is not None}
 
 
 class Namespace:
-    """A namespace of its own for tests, with everything recorded that happens in it.
+    """Create a namespace for tests and record everything that happens in it.
 
-    `node`: where its pods run. `pods`, `events`: what happened. Close it to delete it; `wait_gone` then waits.
+    `node` is the node of its pods; `pods` and `events` record what happened. `close` deletes the namespace, and
+    `wait_gone` waits until it has disappeared.
     """
 
     def __init__(self, api: ApiClient, node: str, images: Images, name: str) -> None:
@@ -154,12 +153,15 @@ class Namespace:
         self.events = Recorder(self.core.list_namespaced_event, self.name)
 
     def _wait_for_service_account(self) -> None:
-        """Without it, pods are refused. A controller makes it, soon after the namespace."""
+        """Wait for the default service account, which a controller creates soon after the namespace.
+
+        The API server refuses pods as long as it is missing.
+        """
         account = or_none(lambda: self.core.read_namespaced_service_account("default", self.name))
         wait_for("the default service account", account, TIMEOUT)
 
     def close(self) -> None:
-        """Stop recording, and delete the namespace with all that is in it; does not wait."""
+        """Stop recording and delete the namespace with everything in it. The method does not wait."""
         self.pods.stop()
         self.events.stop()
         self.core.delete_namespace(self.name)
@@ -169,7 +171,10 @@ class Namespace:
         wait_for(f"namespace {self.name} gone", lambda: namespace() is None, NAMESPACE_TIMEOUT, self.describe_now)
 
     def create(self, manifest: Manifest, node: str | None = None) -> V1Pod:
-        """Make a pod, on the tested node or another; it has no token of its service account unless it asks for one."""
+        """Create a pod on the tested node or on another one.
+
+        The pod has no token of its service account unless its manifest asks for one.
+        """
         pod = deepcopy(manifest)
         spec = pod["spec"]
         spec["nodeName"] = self.node if node is None else node
@@ -178,18 +183,16 @@ class Namespace:
             each["image"] = self.images.actual(each["image"])
         return self.core.create_namespaced_pod(self.name, pod)
 
-    # Looking and waiting.
-
     def history(self, name: str) -> list[Seen]:
         return self.pods.history(name)
 
     def events_of(self, name: str) -> list[CoreV1Event]:
-        """The events about a pod, in the order of their first occurrence."""
+        """Return the events about a pod in the order of their first occurrence."""
         found = [each for each in self.events.all() if each.involved_object.name == name]
         return sorted(found, key=lambda each: (str(each.first_timestamp or each.event_time), each.metadata.name))
 
     def wait_for(self, name: str, what: str, condition: Callable[[V1Pod], object], timeout: float = TIMEOUT) -> V1Pod:
-        """Wait until a pod is there and condition is true of it. Versions that have passed already do not count."""
+        """Wait until the pod exists and its latest version meets the condition. Earlier versions do not count."""
 
         def look() -> V1Pod | None:
             found = self.pods.latest(name)
@@ -202,7 +205,7 @@ class Namespace:
     def wait_for_seen(
         self, name: str, what: str, condition: Callable[[V1Pod], object], timeout: float = TIMEOUT
     ) -> V1Pod:
-        """Wait until condition was true of any version of a pod, and return the first."""
+        """Wait until any version of a pod has met the condition, and return the first such version."""
 
         def look() -> V1Pod | None:
             return next((each.object for each in self.history(name) if condition(each.object)), None)
@@ -212,7 +215,7 @@ class Namespace:
         return found
 
     def wait_for_running(self, *names: str, timeout: float = TIMEOUT) -> list[V1Pod]:
-        """Wait until all these pods run and are ready, all at one time."""
+        """Wait until all these pods run and are ready at the same time."""
 
         def look() -> list[V1Pod]:
             found = [pod for name in names if (pod := self.pods.latest(name)) is not None and is_running(pod)]
@@ -243,7 +246,7 @@ class Namespace:
         return found
 
     def wait_deleted(self, name: str, timeout: float = TIMEOUT) -> Seen:
-        """Wait until a pod is gone, and return how it was last."""
+        """Wait until a pod has disappeared, and return its last version."""
 
         def look() -> Seen | None:
             seen = self.history(name)
@@ -254,7 +257,7 @@ class Namespace:
         return found
 
     def describe(self, *names: str) -> str:
-        """Pods, all if none is named, with their events."""
+        """Describe these pods with their events, or all pods if no name is given."""
         wanted = names or [pod.metadata.name for pod in self.pods.all()]
         lines = []
         for name in wanted:
@@ -264,12 +267,12 @@ class Namespace:
         return "\n".join(lines)
 
     def describe_now(self) -> str:
-        """The pods as the server has them; for when they are not recorded any more."""
+        """Describe the pods that the API server has now. This works after recording has stopped."""
         return "\n".join(map(summary, self.core.list_namespaced_pod(self.name).items))
 
 
 def or_none(get: Callable[[], T]) -> Callable[[], T | None]:
-    """A getter that returns None instead of raising when there is no such object."""
+    """Wrap a getter so that it returns None, and does not raise, when the object does not exist."""
 
     def look() -> T | None:
         try:

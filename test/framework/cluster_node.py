@@ -1,4 +1,4 @@
-"""Nodes that belong to a test cluster: pods come from the API server, and their statuses go there."""
+"""Run nodes that belong to a test cluster: the API server sends them pods and receives the pods' statuses."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ T = TypeVar("T")
 
 
 class ClusterMember(KubeletProcess):
-    """A kubelet that belongs to a cluster. `history` has all that ever became of the cluster's pods.
+    """Run a kubelet that belongs to a cluster. `history` records every state of the cluster's pods.
 
-    What is said in KubeletProcess to be about a pod takes the name that the pod has in the cluster: that of a static
-    pod's mirror is its manifest's with `-NODE` at the end.
+    Where a method of KubeletProcess takes the name of a pod, here it is the pod's name in the cluster. The name of a
+    mirror pod is that of the manifest with `-NODE` appended.
     """
 
     cluster: Cluster
     history: PodHistory
 
     def join(self) -> None:
-        """Start the kubelet and wait until the API server knows that the node is ready."""
+        """Start the kubelet and wait until the API server reports the node as ready."""
         self.spawn()
         self.wait_until_ready()
 
-    # The node.
-
     def api_object(self) -> Object | None:
-        """The node in the API server; None if there is none of its name."""
+        """Return the API server's node object, or None if there is none."""
         nodes = self.cluster.store.list("nodes")
         return next((each for each in nodes if each["metadata"]["name"] == self.node), None)
 
@@ -50,10 +48,11 @@ class ClusterMember(KubeletProcess):
     def wait_until_ready(self, timeout: float = 120) -> None:
         self.wait_for_condition(f"node {self.node} is ready", self.ready, timeout)
 
-    # Pods in the API server, all in the namespace "default".
-
     def create(self, manifest: Manifest) -> Version:
-        """Create a pod on this node, unless it says which other one it is for (None: none)."""
+        """Create a pod in the namespace "default".
+
+        The pod is on this node unless the manifest names another. None in place of the name means no node.
+        """
         metadata = {"namespace": "default", **manifest["metadata"]}
         spec = {"nodeName": self.node, "automountServiceAccountToken": False, **manifest["spec"]}
         if spec["nodeName"] is None:
@@ -69,7 +68,10 @@ class ClusterMember(KubeletProcess):
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        """What happens to pods meanwhile, the kubelet sees as one change afterwards: it has to list them all."""
+        """Hide the changes of pods from the kubelet in a `with` block.
+
+        At the end of the block the kubelet has to list all pods, and so sees the changes as one.
+        """
         faults = self.cluster.faults
         with faults.hang(verb=("watch", "list"), resource="pods", user=f"system:node:{self.node}") as hang:
             faults.cut_watches(resource="pods", user=f"system:node:{self.node}")
@@ -80,7 +82,7 @@ class ClusterMember(KubeletProcess):
     def wait_for_api_pod(
         self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 120
     ) -> Version:
-        """Wait until the pod is there and condition is true of it."""
+        """Wait until the pod exists and meets the condition."""
 
         def look() -> Version | None:
             found = self.history.latest(name)
@@ -91,7 +93,7 @@ class ClusterMember(KubeletProcess):
         return found
 
     def wait_for_api_running(self, *names: str, timeout: float = 120) -> list[Version]:
-        """Wait until the API server has all these pods as running and ready."""
+        """Wait until the API server reports all these pods as running and ready."""
 
         def look() -> list[Version]:
             found = [each for name in names if (each := self.history.latest(name)) and each.running and each.ready]
@@ -100,7 +102,7 @@ class ClusterMember(KubeletProcess):
         return self.wait_for_condition(f"{', '.join(names)} running", look, timeout)
 
     def wait_until_gone(self, name: str, uid: str = "", timeout: float = 120) -> Version:
-        """Wait until the API server has no more such pod, and return its last state."""
+        """Wait until the API server no longer has the pod, and return the pod's last state."""
 
         def look() -> Version | None:
             found = self.history.of(name, uid)
@@ -111,7 +113,7 @@ class ClusterMember(KubeletProcess):
         return found
 
     def events(self, name: str, reason: str = "") -> list[Object]:
-        """The API server's events about a pod, or about all pods if the name is empty."""
+        """Return the API server's events about a pod, or about all pods if the name is empty."""
         return [
             each
             for each in self.cluster.store.list("events")
@@ -119,7 +121,7 @@ class ClusterMember(KubeletProcess):
         ]
 
     def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 120) -> Object:
-        """Wait for an event about a pod whose message has all these texts."""
+        """Wait for an event about a pod whose message contains all these texts."""
 
         def look() -> Object | None:
             found = (each for each in self.events(name, reason) if all(text in each["message"] for text in texts))
@@ -129,7 +131,7 @@ class ClusterMember(KubeletProcess):
         assert found is not None
         return found
 
-    # In place of what goes by static pods' manifests.
+    # The following methods replace those that expect a static pod's manifest.
 
     def full_name(self, name: str) -> str:
         return name
@@ -139,7 +141,7 @@ class ClusterMember(KubeletProcess):
 
 
 class ClusterNode(ClusterMember, HollowKubelet):
-    """A hollow one."""
+    """Run a hollow kubelet that belongs to a cluster."""
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class ClusterNode(ClusterMember, HollowKubelet):
 
 
 class ContainerdNode(ClusterMember):
-    """One whose pods run, on a containerd."""
+    """Run a kubelet that belongs to a cluster and runs its pods with containerd."""
 
     def __init__(
         self,
@@ -183,13 +185,13 @@ class ContainerdNode(ClusterMember):
         super().__init__(containerd.run_dir, node, containerd.endpoint, {**own, **(config or {})}, joined, root_dir)
 
     def end(self) -> None:
-        """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
+        """Kill the process if it runs. What its pods leave in the runtime disappears with the runtime."""
         if self.alive:
             self.kill()
 
 
 class RealKubelet(ClusterNode):
-    """Not a hollow one: it mounts, and sees what is mounted. The machine's cgroups and firewall it leaves alone."""
+    """Run a real kubelet, which mounts volumes and sees mounts but leaves the machine's cgroups and firewall alone."""
 
     program = "cmd.kubelet"
 
@@ -211,13 +213,13 @@ class RealKubelet(ClusterNode):
         super().__init__(folder, node, cluster, history, {**quiet, **(config or {})}, flags)
 
     def volumes(self, field: str) -> list[str]:
-        """What the node's status says of volumes."""
+        """Return the names of the volumes in a field of the node's status."""
         found = ((self.api_object() or {}).get("status") or {}).get(field) or []
         return [each["name"] if isinstance(each, dict) else each for each in found]
 
 
 class HastyKubelet(RealKubelet):
-    """One that waits less long for plugins than it should."""
+    """Run a kubelet that waits a shorter time for plugins than a normal one."""
 
     program = "framework.hasty_kubelet"
 
@@ -242,7 +244,7 @@ def real_node(
     config: Mapping[str, object] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Iterator[RealKubelet]:
-    """A node whose kubelet the caller starts; in the end it is ended, and what it has mounted is unmounted."""
+    """Yield a node whose kubelet the caller starts; at the end kill the kubelet and unmount what it has mounted."""
     with running(RealKubelet(folder, name, cluster, history, config, flags)) as node:
         yield node
 
@@ -252,7 +254,7 @@ Node = TypeVar("Node", bound=RealKubelet)
 
 @contextmanager
 def running(node: Node) -> Iterator[Node]:
-    """As real_node, of one that has been made."""
+    """Serve the runtime of a node, and at the end kill its kubelet and unmount what it has mounted."""
     node.server.start()
     try:
         yield node
@@ -264,5 +266,5 @@ def running(node: Node) -> Iterator[Node]:
 
 
 def condition(kind: str, status: str, **fields: Any) -> dict[str, Any]:
-    """A condition as another program than the kubelet may write it."""
+    """Return a condition as a program other than the kubelet may write it."""
     return {"type": kind, "status": status, "lastTransitionTime": "2026-01-02T03:04:05Z", **fields}

@@ -1,7 +1,7 @@
-"""A containerd that belongs to the tests alone, started and removed by hack/containerd.
+"""Run a containerd that belongs to the tests alone; hack/containerd starts and removes it.
 
-The environment variable CONTAINERD_BIN_DIR names a directory with another containerd than the machine's, its
-shim, ctr and, if it is not to use the machine's, runc:
+The environment variable CONTAINERD_BIN_DIR names a directory with another containerd than the machine's, its shim and
+ctr. The directory may contain a runc, too; otherwise containerd uses the machine's:
 
     CONTAINERD_BIN_DIR=/opt/containerd-2.1/bin pytest test/e2e_node
 """
@@ -20,13 +20,13 @@ from framework.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE = "registry.k8s.io/pause:3.10"
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-# Busybox again, in an image that says that SIGQUIT ends it.
+# This image contains busybox, too, and names SIGQUIT as its stop signal.
 BUSYBOX_SIGQUIT = "registry.k8s.io/e2e-test-images/busybox-sigquit:1.0"
 WEB = "registry.k8s.io/e2e-test-images/web:1.0"
 
 
 def search_path() -> str:
-    """Where the programs are looked for. Raises FileNotFoundError if CONTAINERD_BIN_DIR has no containerd."""
+    """Return the search path for the programs. Raise FileNotFoundError if CONTAINERD_BIN_DIR has no containerd."""
     path = os.environ.get("PATH", os.defpath)
     folder = os.environ.get("CONTAINERD_BIN_DIR")
     if not folder:
@@ -37,7 +37,7 @@ def search_path() -> str:
 
 
 def hack(script: str, *arguments: str) -> str:
-    """Run a developer script with this interpreter; its output is part of the error when it fails."""
+    """Run a developer script with this interpreter. If it fails, its output is part of the RuntimeError."""
     finished = subprocess.run(
         [sys.executable, str(ROOT / "hack" / script), *arguments],
         env={**os.environ, "PATH": search_path()},
@@ -51,16 +51,17 @@ def hack(script: str, *arguments: str) -> str:
 
 
 def new_run_dir() -> Path:
-    """A directory for a containerd and a kubelet of its own; Containerd.clean removes it."""
-    # Directly below /tmp, for the socket's path must be short.
+    """Create a directory for a containerd and its kubelet. Containerd.clean removes it."""
+    # The directory is directly below /tmp because the socket's path must be short.
     run_dir = Path(tempfile.mkdtemp(prefix="kubelet-e2e-"))
-    # Root of a pod with its own user namespace is somebody else on the node, and has to get to its root directory.
+    # The root user of a pod with a user namespace is another user on the node, and that user must reach the pod's root
+    # directory.
     run_dir.chmod(0o711)
     return run_dir
 
 
 class Containerd:
-    """One private containerd with its images; `clean` leaves nothing of it."""
+    """Run a private containerd with its images. `clean` removes everything that it created."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -68,7 +69,7 @@ class Containerd:
         self.endpoint = f"unix://{self.socket}"
 
     def start(self) -> None:
-        """Start it and wait until it can run pods."""
+        """Start containerd and wait until it can run pods."""
         hack("containerd", "--run-dir", str(self.run_dir), "start")
         client = self.client()
         wait_for("containerd ready for pods", client.ready, timeout=60, describe=self._end_of_log)
@@ -76,11 +77,14 @@ class Containerd:
 
     @property
     def cgroup_root(self) -> str:
-        """Where kubelets on this containerd keep the cgroups of their pods."""
+        """Return the parent cgroup of the pods of all kubelets that use this containerd."""
         return (self.run_dir / "cgroup-root").read_text()
 
     def node_cgroup_root(self, node: str) -> str:
-        """A cgroup below it for one kubelet alone, which takes cgroups of pods that it does not know for left over."""
+        """Create a cgroup below the common parent for one kubelet.
+
+        Kubelets must not share a parent, because each removes the cgroups of pods that it does not know.
+        """
         path = f"{self.cgroup_root}/{node}"
         hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
         for hierarchy in hierarchies:
@@ -92,14 +96,14 @@ class Containerd:
         hack("build_images", "--import-into", str(self.socket))
 
     def stop(self) -> None:
-        """End containerd alone: containers go on."""
+        """Stop containerd alone; its containers continue to run."""
         hack("containerd", "--run-dir", str(self.run_dir), "stop")
 
     def clean(self) -> None:
         hack("containerd", "--run-dir", str(self.run_dir), "clean")
 
     def client(self) -> CRIClient:
-        """A new client; who asks for it closes it."""
+        """Return a new client. The caller must close it."""
         return CRIClient(self.endpoint)
 
     def _end_of_log(self) -> str:

@@ -1,4 +1,4 @@
-"""A plain CRI client, to look at the runtime with other eyes than the kubelet's."""
+"""Define a plain CRI client, which inspects the runtime without the kubelet's code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cri_api.v1 import api_pb2_grpc
 POD_UID = "io.kubernetes.pod.uid"
 POD_NAME = "io.kubernetes.pod.name"
 CONTAINER_NAME = "io.kubernetes.container.name"
-# Seconds for an answer, from a runtime that may be busy.
+# TIMEOUT is the time, in seconds, that a busy runtime may take to answer.
 TIMEOUT = 60.0
 
 
 class CRIClient:
-    """The stubs of one endpoint, and the questions that tests ask most."""
+    """Hold the stubs of one endpoint, and the requests that tests send most often."""
 
     def __init__(self, endpoint: str) -> None:
         self._channel = grpc.insecure_channel(endpoint)
-        # The generated stubs carry no types.
+        # The generated stubs have no types.
         self.runtime: Any = api_pb2_grpc.RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.images: Any = api_pb2_grpc.ImageServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
@@ -29,7 +29,7 @@ class CRIClient:
         self._channel.close()
 
     def ready(self) -> bool:
-        """Whether the runtime and its network can run pods."""
+        """Report whether the runtime and its network can run pods."""
         try:
             answer = self.runtime.Status(runtimeapi.StatusRequest(), timeout=5)
         except grpc.RpcError:
@@ -37,7 +37,7 @@ class CRIClient:
         return all(condition.status for condition in answer.status.conditions)
 
     def has_events(self) -> bool:
-        """Whether the runtime tells of its containers' events: it keeps the stream open until the deadline."""
+        """Report whether the runtime sends container events: if it does, the stream stays open until the deadline."""
         try:
             next(self.runtime.GetContainerEvents(runtimeapi.GetEventsRequest(), timeout=2))
         except grpc.RpcError as err:
@@ -47,14 +47,14 @@ class CRIClient:
         return True
 
     def sandboxes(self, pod: str = "") -> list[runtimeapi.PodSandbox]:
-        """The sandboxes in any state, of one pod if its name is given, the newest first."""
+        """Return the sandboxes in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}
         request = runtimeapi.ListPodSandboxRequest(filter=runtimeapi.PodSandboxFilter(label_selector=selector))
         found = self.runtime.ListPodSandbox(request, timeout=TIMEOUT).items
         return sorted(found, key=lambda sandbox: -sandbox.created_at)
 
     def containers(self, pod: str = "") -> list[runtimeapi.Container]:
-        """The containers in any state, of one pod if its name is given, the newest first."""
+        """Return the containers in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}
         request = runtimeapi.ListContainersRequest(filter=runtimeapi.ContainerFilter(label_selector=selector))
         found = self.runtime.ListContainers(request, timeout=TIMEOUT).containers
@@ -69,7 +69,7 @@ class CRIClient:
         return status
 
     def container_pid(self, container_id: str) -> int:
-        """The pid, on the host, of a container's first process."""
+        """Return the host's PID of a container's first process."""
         request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=True)
         info = self.runtime.ContainerStatus(request, timeout=TIMEOUT).info
         return int(json.loads(info["info"])["pid"])
@@ -80,6 +80,6 @@ class CRIClient:
         return answer
 
     def remove_sandbox(self, sandbox_id: str) -> None:
-        """Stop and remove a sandbox with all that is in it."""
+        """Stop and remove a sandbox with its containers."""
         self.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60)
         self.runtime.RemovePodSandbox(runtimeapi.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60)

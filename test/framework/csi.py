@@ -1,4 +1,4 @@
-"""The CSI driver for tests as a process, and what it has mounted."""
+"""Run the tests' CSI driver as a process, and inspect what it has mounted."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
     "NodeUnstageVolume",
     "NodeExpandVolume",
 )
-# A class of volumes that may grow.
+# GROWING is a storage class that allows volume expansion.
 GROWING = "growing"
 
 
 class CSIDriver(DriverProcess):
-    """A context manager; what it mounted is unmounted when it ends.
+    """Run the CSI driver within a `with` block, and unmount its volumes at the end.
 
-    `state` has its volumes, the log of its calls and its faults. `socket` is where it serves.
+    `state` is the directory of its volumes, its call log and its faults. `socket` is the socket that it serves on.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class CSIDriver(DriverProcess):
         super().__init__(folder, name, kubelet_root, "csi_driver", flags)
 
     def clean(self) -> None:
-        """Unmount and detach what it left, for a test that failed."""
+        """Unmount and detach what a failed test has left."""
         for target in reversed(self.mounts()):
             subprocess.run(["umount", "--lazy", target], check=False)
         for device in reversed(self.loop_devices()):
             subprocess.run(["losetup", "--detach", device], check=False)
 
     def mounts(self) -> list[str]:
-        """What is mounted below its kubelet's directory, whoever did it."""
+        """Return all mount points below the kubelet's directory, whoever mounted them."""
         return [each for each in volumes.mount_points() if Path(each).is_relative_to(self._kubelet_root)]
 
     def loop_devices(self) -> list[str]:
-        """Those of its disks, and after each those that the kubelet has made of it."""
+        """Return the loop devices of the driver's disks, each followed by those that the kubelet has created on it."""
         return [device for disk in self.state.glob("volumes/*/disk") for device in loop_devices(disk)]
 
     def violations(self, stages: bool = True) -> list[str]:
@@ -62,7 +62,7 @@ class CSIDriver(DriverProcess):
 
 
 def loop_devices(backing: Path) -> list[str]:
-    """The loop devices of a file or device, and after each those of its own."""
+    """Return the loop devices of a file or device, each followed by the loop devices on it."""
     done = subprocess.run(
         ["losetup", "--associated", str(backing), "--output", "NAME", "--noheadings"],
         capture_output=True,
@@ -78,7 +78,7 @@ def put_growing_class(cluster: Cluster, driver: str) -> None:
 
 
 def put_claimed(cluster: Cluster, driver: str, name: str, block: bool = False) -> None:
-    """A volume that may grow and the claim that has it, both of the same name."""
+    """Create an expandable volume and its claim, both with the same name."""
     mode = "Block" if block else "Filesystem"
     shape = {"volumeMode": mode, "accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
     volume = {
@@ -100,12 +100,12 @@ def put_claimed(cluster: Cluster, driver: str, name: str, block: bool = False) -
 
 
 def grow(cluster: Cluster, name: str) -> None:
-    """Ask for a larger volume."""
+    """Request a larger volume."""
     patch = {"spec": {"resources": {"requests": {"storage": "32Mi"}}}}
     cluster.store.patch("persistentvolumeclaims", name, patch, "default")
 
 
 def has_grown(cluster: Cluster, name: str) -> bool:
-    """Whether the claim says so."""
+    """Report whether the claim's status has the larger size."""
     claim = base.find(cluster.store, "persistentvolumeclaims", name, "default") or {}
     return bool(claim["status"]["capacity"] == {"storage": "32Mi"})

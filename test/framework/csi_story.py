@@ -1,6 +1,6 @@
-"""The story of a node and its CSI driver, who are killed at one call or another: what happens, and what must be then.
+"""Run a node and its CSI driver, kill either of them during a call, and check what must hold afterwards.
 
-The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own that mounts really.
+The kubelet is the real one, on the fake runtime. The driver is a separate process that really mounts volumes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT = 90.0
 
 @dataclass(frozen=True)
 class Step:
-    """A call, and where in it its volume's life is stopped. `late`: it goes on only after the kubelet is back."""
+    """Describe at which point of a call the call stops. With `late` it continues only after the kubelet is back."""
 
     method: str
     where: str
@@ -45,7 +45,7 @@ def steps(*methods: str, late: Sequence[bool] = (False, True)) -> list[Step]:
 
 
 class Story:
-    """The node, its driver, and the volumes of a round."""
+    """Drive the node, its driver, and the volumes of each round."""
 
     def __init__(self, node: RealKubelet, driver: CSIDriver) -> None:
         self.node = node
@@ -55,11 +55,11 @@ class Story:
         self._rounds = itertools.count(1)
 
     def new_round(self) -> str:
-        """What names begin with from now on, since those of volumes are never used again."""
+        """Return a new prefix for the names of a round. Rounds never share the names of volumes."""
         return f"r{next(self._rounds)}-"
 
     def create(self, prefix: str, step: Step) -> str:
-        """A pod with a claim and a volume that is this claim's; all have the same name."""
+        """Create a pod, its claim and the claim's volume, and return the name that all three have."""
         name = f"{prefix}{step.name}"
         put_claimed(self.cluster, DRIVER, name, step.block)
         self.node.create(_pod(name, step.block))
@@ -79,7 +79,7 @@ class Story:
     def kill_kubelet(
         self, prefix: str, several: Sequence[Step], meanwhile: Callable[[], object] = lambda: None
     ) -> None:
-        """Kill it, let calls go on before or after it is back, and start it again."""
+        """Kill the kubelet and start it again; calls that wait continue before or after it is back."""
         self.node.kill()
         self.driver.mark("the kubelet was killed")
         self.go_on(prefix, [each for each in several if not each.late])
@@ -91,7 +91,7 @@ class Story:
         self.go_on(prefix, late)
 
     def _wait_until_asked_again(self, volume: str) -> None:
-        """The new kubelet wants something; maybe it is told that something is going on already."""
+        """Wait for a call by the new kubelet, which may get the answer that an operation is already in progress."""
 
         def look() -> bool:
             calls = self.driver.calls(volume=volume)
@@ -100,28 +100,26 @@ class Story:
         self.node.wait_for_condition(f"calls for {volume} again", look, TIMEOUT)
 
     def kill_driver(self) -> None:
-        """Kill it with all its calls, and start it again."""
+        """Kill the driver with all its calls, and start it again."""
         self.driver.kill()
         self.driver.mark("the driver was killed")
         self.driver.forget_faults()
         self.driver.start()
 
     def kill_both(self) -> None:
-        """The driver is back after the kubelet, and registers again."""
+        """Kill both. The driver starts after the kubelet is back, and registers again."""
         self.driver.kill()
         self.driver.forget_faults()
         self.kill_kubelet("", [])
         self.driver.start()
 
     def grow(self, names: Sequence[str]) -> None:
-        """Ask for larger volumes."""
+        """Request larger volumes."""
         for name in names:
             grow(self.cluster, name)
 
-    # What must be.
-
     def assert_grown(self, names: Sequence[str]) -> None:
-        """Once and for all the claims say so, and the driver has done it."""
+        """Wait until all claims have the larger size, and check that the driver has expanded the volumes."""
         self.node.wait_for_condition(
             "volumes have grown", lambda: all(has_grown(self.cluster, name) for name in names), TIMEOUT
         )
@@ -130,7 +128,7 @@ class Story:
             assert size == str(32 << 20), f"{name} has {size} bytes"
 
     def assert_in_use(self, names: Sequence[str]) -> None:
-        """Each volume is staged and published once, where its pod looks for it."""
+        """Check that each volume is staged and published once, where its pod needs it."""
         self.node.wait_for_api_running(*names, timeout=TIMEOUT)
         mounts = self.driver.mounts()
         assert len(set(mounts)) == len(mounts), "mounted twice over"
@@ -145,7 +143,7 @@ class Story:
         self.assert_in_order()
 
     def assert_gone(self, names: Sequence[str]) -> None:
-        """Nothing of the pods and their volumes is left on the node, and the cluster knows it."""
+        """Check that the node has nothing left of the pods and their volumes, and that the cluster knows it."""
         for name in names:
             self.node.wait_until_gone(name, timeout=TIMEOUT)
         self.node.wait_for_condition("all unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)
@@ -154,7 +152,7 @@ class Story:
             return [*self.node.volumes("volumesInUse"), *self.node.volumes("volumesAttached")]
 
         self.node.wait_for_condition("nothing in use", lambda: not used(), TIMEOUT)
-        # They go after the node's status has said so.
+        # The volume attachments are deleted only after the node's status no longer has the volumes.
         self.node.wait_for_condition("all detached", lambda: not self.cluster.store.list("volumeattachments"), TIMEOUT)
         self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
         files = [str(each) for each in (self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
@@ -184,16 +182,16 @@ def _pod(name: str, block: bool) -> Manifest:
 
 
 def _block_mounts(mounts: Sequence[str], name: str) -> list[str]:
-    """What the kubelet itself mounts for a device: below the directory that has a link for each pod."""
+    """Return the kubelet's own mounts of a block device, below the directory that has a link for each pod."""
     return [each for each in mounts if f"/volumeDevices/{name}/" in each or f"/volumeDevices/publish/{name}" in each]
 
 
 @contextmanager
 def of(node_name: str, cluster: Cluster, history: PodHistory) -> Iterator[Story]:
-    """Begin with a node that is ready and has its driver; nothing is left in the end, whatever happened."""
+    """Yield a node that is ready and has its driver. At the end, remove everything in any case."""
     cluster.store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"fsGroupPolicy": "None"}})
     put_growing_class(cluster, DRIVER)
-    # How long it may take until it is seen that a claim has grown.
+    # `syncFrequency` limits how long the kubelet takes to see that a claim has grown.
     config = {"maxPods": 300, "syncFrequency": "2s"}
     with tempfile.TemporaryDirectory(prefix="csi-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""The device plugin for tests as a process: started, killed, given devices, and asked what was asked of it."""
+"""Run the tests' device plugin as a process, set its devices, and read its call log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from framework.program import Program
 
 
 class DevicePlugin:
-    """A context manager. The plugin is killed when it ends; until then it can be started and ended at will."""
+    """Run the device plugin within a `with` block. Within the block it can be killed and started at any time."""
 
     def __init__(
         self, folder: Path, resource: str, kubelet_root: Path, probed: bool = False, cdi_kind: str = ""
     ) -> None:
-        """One that is probed waits for the kubelet to find it, and does not register by itself."""
+        """With `probed`, the plugin waits until the kubelet finds it. Otherwise it registers itself."""
         self.resource = resource
         self.state = folder / resource.replace("/", "-")
         self.state.mkdir(parents=True, exist_ok=True)
@@ -30,18 +30,18 @@ class DevicePlugin:
         self._program = Program("device_plugin", arguments, self.log)
 
     def offer(self, **devices: bool) -> None:
-        """Have these devices from now on, and whether each is healthy."""
+        """Set the plugin's devices, each with whether it is healthy."""
         lines = (f"{id} {'Healthy' if healthy else 'Unhealthy'}\n" for id, healthy in devices.items())
         unfinished = self.state / ".devices"
         unfinished.write_text("".join(lines))
         unfinished.rename(self.state / "devices")
 
     def start(self) -> None:
-        """Returns when it serves; it registers by itself."""
+        """Start the plugin and return when it serves. It registers itself."""
         self._program.start()
 
     def kill(self) -> None:
-        """End it at once; twice does nothing."""
+        """Kill the plugin. If it does not run, the call does nothing."""
         self._program.end(signal.SIGKILL)
 
     def __enter__(self) -> DevicePlugin:
@@ -52,6 +52,6 @@ class DevicePlugin:
         self.kill()
 
     def calls(self, method: str) -> list[str]:
-        """What each call of the method was about, in their order."""
+        """Return the subject of each call of the method, in the order of the calls."""
         lines = (line.partition(" ") for line in lines_of(self.state / "calls"))
         return [about for name, _, about in lines if name == method]

@@ -1,4 +1,4 @@
-"""Files of the machine as disks."""
+"""Make disks of files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def loop_device(disk: Path) -> Iterator[str]:
-    """The device that has the file's content. Takes root."""
+    """Attach a loop device to the file and yield its path; detach it at the end. This needs root."""
     run = ["losetup", "--find", "--show", str(disk)]
     device = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
     yield device
@@ -24,11 +24,11 @@ def can_make_ext4() -> bool:
 
 
 def mount_small_disk(disk: Path, mebibytes: int, place: Path, inodes: int | None = None) -> None:
-    """Mount an ext4 of this size, in a file of its own. Who unmounts it is rid of its loop device, too. Takes root."""
+    """Mount a new ext4 file system of this size. Unmounting it frees its loop device, too. This needs root."""
     with disk.open("wb") as file:
         file.truncate(mebibytes << 20)
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    # All of it is for anybody, not a share for root alone.
+    # No blocks are reserved for root.
     make = [shutil.which("mkfs.ext4", path=path) or "mkfs.ext4", "-q", "-m", "0"]
     if inodes is not None:
         make += ["-N", str(inodes)]

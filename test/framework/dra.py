@@ -1,4 +1,4 @@
-"""The DRA driver for tests as a process, and claims that were allocated devices of it."""
+"""Run the tests' DRA driver as a process, and create claims with allocated devices of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 
 class DRADriver(DriverProcess):
-    """A context manager. `cdi` is where it describes devices."""
+    """Run the DRA driver within a `with` block. `cdi` is the directory in which it describes devices."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class DRADriver(DriverProcess):
         super().__init__(folder, name, kubelet_root, "dra_driver", flags)
 
     def give(self, claim: str, *devices: Mapping[str, Any]) -> None:
-        """Which devices a claim has: `device`, and `requests` unless it is for all of them."""
+        """Set the devices of a claim. Each has a `device`, and `requests` unless it is for all requests."""
         self._write("claims", f"{claim}.json", devices)
 
     def tell_health(self, **devices: tuple[str, str]) -> None:
-        """How devices are, and a message; underscores stand for dashes in their names."""
+        """Set the health of devices, each with a message. Underscores in the keywords stand for dashes in the names."""
         told = [
             {"device": name.replace("_", "-"), "health": health, "message": message}
             for name, (health, message) in devices.items()
@@ -43,11 +43,11 @@ class DRADriver(DriverProcess):
         self._write(".", "health.json", told)
 
     def asked(self, method: str) -> list[list[str]]:
-        """The names of the claims of each call of a method that has ended well."""
+        """Return, for each successful call of a method, the names of the claims in it."""
         return [_names(call.request) for call in self.calls(method) if call.code == "OK"]
 
     def prepared(self) -> list[str]:
-        """The ids that the runtime could find now."""
+        """Return the CDI IDs that the runtime could resolve now."""
         specs = [json.loads(path.read_text()) for path in sorted(self.cdi.glob(f"{self.name}-*.json"))]
         return [f"{spec['kind']}={device['name']}" for spec in specs for device in spec["devices"]]
 
@@ -64,13 +64,13 @@ def _names(request: Mapping[str, Any]) -> list[str]:
 
 
 def claim(name: str, drivers: Sequence[str], requests: Sequence[str] = ("device",)) -> dict[str, Any]:
-    """A claim as its user makes it. Where its devices come from says its status."""
+    """Return a claim as its user creates it. Its status says later which devices it has."""
     wanted = [{"name": request, "exactly": {"deviceClassName": drivers[0]}} for request in requests]
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": wanted}}}
 
 
 def allocated(drivers: Sequence[str], pods: Sequence[tuple[str, str]], node: str, request: str = "device") -> Any:
-    """The status of a claim for pods, by name and UID, as the scheduler writes it."""
+    """Return the status of a claim as the scheduler writes it for pods, each given as its name and UID."""
     results = [{"request": request, "driver": driver, "pool": node, "device": "some"} for driver in drivers]
     return {
         "allocation": {"devices": {"results": results}},
@@ -79,7 +79,7 @@ def allocated(drivers: Sequence[str], pods: Sequence[tuple[str, str]], node: str
 
 
 def with_claims(manifest: dict[str, Any], **claims: str) -> dict[str, Any]:
-    """The pod's containers all use these claims, by the names that they have in the pod."""
+    """Make all containers of the pod use these claims. Each keyword is the claim's name within the pod."""
     manifest["spec"]["resourceClaims"] = [{"name": key, "resourceClaimName": name} for key, name in claims.items()]
     for container in manifest["spec"]["containers"]:
         container.setdefault("resources", {})["claims"] = [{"name": key} for key in claims]
@@ -93,7 +93,7 @@ def put_claim(node: ClusterMember, name: str, *drivers: str) -> None:
 
 
 def allocate(node: ClusterMember, name: str, pods: Sequence[str], *drivers: str) -> None:
-    """What the scheduler does before it binds the pods."""
+    """Allocate the claim for these pods, as the scheduler does before it binds them."""
     store = node.cluster.store
     users = [(each, store.get("pods", each, "default")["metadata"]["uid"]) for each in pods]
     status = {"status": allocated(drivers, users, node.node)}
@@ -101,7 +101,7 @@ def allocate(node: ClusterMember, name: str, pods: Sequence[str], *drivers: str)
 
 
 def put_pod(node: ClusterMember, manifest: Manifest, **claims: str) -> None:
-    """A pod with claims that nobody schedules."""
+    """Create a pod with claims that no scheduler handles."""
     manifest["spec"].update(schedulerName="nobody", nodeName=None)
     node.create(with_claims(manifest, **claims))
 
@@ -114,7 +114,7 @@ def bind(node: ClusterMember, *names: str) -> None:
 
 
 def start(node: ClusterMember, manifest: Manifest, *drivers: str) -> str:
-    """A pod with a claim of its own that has its name; returns the claim's UID."""
+    """Create a pod and its own claim of the same name, and return the claim's UID."""
     name = manifest["metadata"]["name"]
     put_claim(node, name, *drivers)
     put_pod(node, manifest, mine=name)

@@ -1,4 +1,4 @@
-"""A driver of the node, for tests, as a process: started, killed, told to fail, and asked what was asked of it."""
+"""Run a tests' driver of the node as a process, make its calls fail, and read its call log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TIMEOUT = 120.0
 
 
 class DriverProcess:
-    """A context manager. `state` has what the driver keeps, the log of its calls and its faults.
+    """Run a driver within a `with` block. `state` is the directory of its data, its call log and its faults.
 
-    What is said here to be about a volume is, of a driver of another kind, about what that has in its place.
+    The methods name volumes. For a driver that has no volumes, the names are those of its own objects.
     """
 
     def __init__(self, folder: Path, name: str, kubelet_root: Path, program: str, flags: Mapping[str, object]) -> None:
@@ -34,10 +34,8 @@ class DriverProcess:
         self.state.mkdir(parents=True, exist_ok=True)
         (self.state / "faults").mkdir(exist_ok=True)
 
-    # The process.
-
     def start(self) -> None:
-        """Returns when it serves."""
+        """Start the driver and return when it serves."""
         self._program.start()
 
     @property
@@ -48,11 +46,11 @@ class DriverProcess:
         self._program.end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Send the driver SIGTERM and wait until it has ended."""
         self._program.end(signal.SIGTERM)
 
     def wait_for_death(self) -> None:
-        """Wait until a fault has killed it."""
+        """Wait until a fault has killed the driver."""
         wait_for(f"driver {self.name} is dead", lambda: not self.running, TIMEOUT)
         self.kill()
 
@@ -65,44 +63,40 @@ class DriverProcess:
         self.clean()
 
     def clean(self) -> None:
-        """Remove from the machine what it left, for a test that failed."""
-
-    # Faults.
+        """Remove from the machine what a failed test has left."""
 
     def let(self, method: str, what: str, where: str = faults.BEFORE, volume: str = "", **more: object) -> None:
-        """Let the next call of a method, for one volume or any, meet a fault."""
+        """Add a fault to the next call of a method, for one volume or for any."""
         fault = faults.Fault(what, where, **more)  # type: ignore[arg-type]
         faults.write(self.state / "faults", faults.of_volume(method, volume), fault)
 
     def wait_for_waiting(self, method: str, volume: str = "", timeout: float = TIMEOUT) -> None:
-        """Wait until a call waits that was told to."""
+        """Wait until a call has reached a fault that makes it wait."""
         waiting = self._waiting(method, volume)
         wait_for(f"a call of {method} for {volume} that waits", waiting.exists, timeout, self.describe)
 
     def go_on(self, method: str, volume: str = "") -> None:
-        """Let a call that waits go on."""
+        """Let a waiting call continue."""
         self._waiting(method, volume).unlink(missing_ok=True)
 
     def forget_faults(self) -> None:
-        """What waits goes on, and nothing else fails."""
+        """Remove all faults. Waiting calls continue, and no other call fails."""
         for path in (self.state / "faults").iterdir():
             path.unlink()
 
     def _waiting(self, method: str, volume: str) -> Path:
         return self.state / "faults" / f"{faults.of_volume(method, volume)}.waiting"
 
-    # What it was asked.
-
     def mark(self, what: str) -> None:
         call_log.mark(self.state / "calls.jsonl", what)
 
     def calls(self, *methods: str, volume: str = "") -> list[Call]:
-        """All calls in the order in which they began, or those of some methods or about one volume."""
+        """Return all calls in the order in which they began, or only those of some methods or about one volume."""
         found = call_log.read(self.state / "calls.jsonl")
         return [call for call in found if (not methods or call.method in methods) and volume in ("", call.volume)]
 
     def wait_for_call(self, method: str, code: str = "OK", count: int = 1, timeout: float = TIMEOUT) -> Call:
-        """Wait until so many calls of a method have ended like this, and return the last of them."""
+        """Wait until `count` calls of a method have ended with this code, and return the last of them."""
 
         def look() -> list[Call]:
             found = [call for call in self.calls(method) if call.code == code]
@@ -111,7 +105,7 @@ class DriverProcess:
         return wait_for(f"{count} x {method} with {code}", look, timeout, self.describe)[count - 1]
 
     def wait_for_call_of(self, method: str, volume: str, timeout: float = TIMEOUT) -> Call:
-        """Wait until a call for a volume has succeeded, and return the last of them."""
+        """Wait until a call for a volume has succeeded, and return the last such call."""
 
         def look() -> Call | None:
             return next((call for call in reversed(self.calls(method, volume=volume)) if call.code == "OK"), None)

@@ -1,4 +1,4 @@
-"""How calls go wrong, of the runtime, of plugins and of the API server: what tests of these have in common."""
+"""Define how calls fail, for the tests of the runtime, of plugins and of the API server."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from kubelet.cri.remote.fake.faults import Match
 
 
 class Kind(StrEnum):
-    """How a call goes wrong."""
+    """Define how a call fails."""
 
     ERROR = "error"
-    HANG = "hang"  # until the deadline; nothing is done
-    LATE = "late"  # done, and answered after the deadline
-    EMPTY = "empty"  # answered by a message in which nothing is set
-    NONSENSE = "nonsense"  # answered by a message in which everything is set to nonsense
+    HANG = "hang"  # The call has no effect and gets no answer before its deadline.
+    LATE = "late"  # The call takes effect, but its answer comes after the deadline.
+    EMPTY = "empty"  # The answer is a message in which nothing is set.
+    NONSENSE = "nonsense"  # The answer is a message full of nonsense values.
 
 
 class Case(Protocol):
-    """One of several that share a node."""
+    """Define what the functions here need from a case. Several cases share a node."""
 
-    # Why the case has failed; empty if it has not.
+    # `failure` says why the case has failed. It is empty if the case has not failed.
     failure: str
 
 
 @contextmanager
 def noting(*cases: Case) -> Iterator[None]:
-    """What fails here has failed for these cases; the others go on."""
+    """Record an error of the block as the failure of these cases, and continue with the other cases."""
     try:
         yield
     except (AssertionError, ApiError, OSError) as err:
@@ -47,14 +47,14 @@ C = TypeVar("C", bound=Case)
 
 
 def each(cases: Sequence[C], step: Callable[[C], object]) -> None:
-    """Do a step of each case; where it fails, the case has failed."""
+    """Run a step of each case. An error fails only the step's own case."""
     for case in cases:
         with noting(case):
             step(case)
 
 
 def side_by_side(cases: Sequence[C], step: Callable[[C], object]) -> None:
-    """As each, at the same time, for steps that take long."""
+    """Run a step of all cases at the same time. An error fails only the step's own case."""
     with ThreadPoolExecutor(len(cases)) as pool:
         list(pool.map(lambda case: each([case], step), cases))
 
@@ -62,7 +62,7 @@ def side_by_side(cases: Sequence[C], step: Callable[[C], object]) -> None:
 def add_fault(
     faults: fake.Faults, method: str, kind: Kind, sandbox: str = "", match: Match | None = None
 ) -> fake.Fault:
-    """Let the calls of a method go wrong; those about one sandbox, if its pod's name is given, or that match."""
+    """Make the calls of a method fail: all, those about one sandbox if its pod's name is given, or those that match."""
     which: Any = {"sandbox": sandbox, "match": match}
     match kind:
         case Kind.ERROR:
@@ -78,9 +78,9 @@ def add_fault(
 
 
 def nonsense(message: Any, depth: int = 5) -> Any:
-    """A message of the same type, each field of which holds something that nobody would put there.
+    """Return a message of the same type in which each field has an absurd value.
 
-    What is kept is which keys a map of messages has, for others are refused at a glance, and that nothing is an error.
+    Maps of messages keep their keys, because receivers refuse other keys at once. Fields named `error` stay empty.
     """
     made = type(message)()
     for field in message.DESCRIPTOR.fields:

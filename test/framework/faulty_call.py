@@ -1,4 +1,4 @@
-"""A call of the API server that goes wrong, in each of nine ways; and what a unit test needs for such a call.
+"""Make a call of the API server fail in each of nine ways, in a unit test.
 
     CALL = Call("kubelet/secret/secret_manager.py", "secrets", "get")
 
@@ -8,8 +8,8 @@
             api.create("secrets", {"stringData": {"key": "value"}})
             api.see_recover(lambda name: read(api.client, name), "value")
 
-The client is a real one, and asks the API server for tests. client_faults.py says which calls are tried like this, and
-which in the life of a node.
+The client is a real one and calls the tests' API server. client_faults.py says which calls fail in a unit test and
+which fail on a node.
 """
 
 from __future__ import annotations
@@ -36,35 +36,36 @@ from pkg.client_go.rest import client as client_
 from pkg.client_go.rest import with_retry
 from pkg.client_go.tools import clientcmd
 
-# The object that the call is about while it goes wrong, and one about which it is right all the time.
+# The call fails for the object MINE. It always succeeds for the object OTHER.
 MINE = "mine"
 OTHER = "other"
 _WAIT = 60.0
-# Seconds after which a client that cannot wait gives up one try of a request; it makes several.
+# A client that does not wait gives up an attempt after this time, in seconds. It makes several attempts for a request.
 _ATTEMPT_TIMEOUT = 0.05
 
 
 class Kind(StrEnum):
-    """How a call goes wrong."""
+    """Define how a call fails."""
 
     ERROR = "error"
-    HANG = "hang"  # until the deadline; nothing is done
-    LATE = "late"  # done, and answered after the deadline
-    CUT = "cut"  # done, and the connection ends in the middle of the answer
-    EMPTY = "empty"  # done, and answered by an object in which nothing is set
-    NONSENSE = "nonsense"  # done, and answered by an object in which all is set to nonsense but its name
-    WRONG_TYPES = "wrong-types"  # done, and answered by an object whose values are of other types
-    GARBAGE = "garbage"  # done, and answered by what is no JSON
-    STATUS = "status"  # done, and answered by a refusal with the code 200
+    HANG = "hang"  # The call has no effect and gets no answer before its deadline.
+    LATE = "late"  # The call takes effect, but its answer comes after the deadline.
+    CUT = "cut"  # The call takes effect, and the connection ends in the middle of the answer.
+    EMPTY = "empty"  # The call takes effect, and the answer is an object in which nothing is set.
+    NONSENSE = "nonsense"  # The call takes effect, and in the answer only the name is not nonsense.
+    WRONG_TYPES = "wrong-types"  # The call takes effect, and the values in the answer have other types.
+    GARBAGE = "garbage"  # The call takes effect, and the answer is not JSON.
+    STATUS = "status"  # The call takes effect, and the answer is a refusal with the code 200.
 
 
 _SILENT = (Kind.HANG, Kind.LATE)
-# What a caller may get to see of a call that goes wrong; a ContextError says that the caller's own time is over.
+# A caller may get these errors from a call that fails. A ContextError is not among them: it says that the caller's own
+# time is over.
 _FAILURES = (apierrors.StatusError, OSError, ValueError)
 
 
 def add_fault(faults: Faults, kind: Kind, resource: str, which: Filter) -> Fault:
-    """Let calls of a resource, those that `which` selects, go wrong in this way until the fault ends."""
+    """Make the calls of a resource that `which` selects fail in this way until the fault ends."""
     selected: Filter = {**which, "resource": resource}
     match kind:
         case Kind.ERROR:
@@ -88,16 +89,16 @@ def add_fault(faults: Faults, kind: Kind, resource: str, which: Filter) -> Fault
 
 
 def cases(*calls: Call) -> pytest.MarkDecorator:
-    """Parametrize a unit test with `call` and `kind`: each of these calls goes wrong in each way."""
+    """Parametrize a unit test with `call` and `kind`, so that each of these calls fails in each way."""
     found = [pytest.param(call, kind, id=f"{call}-{kind}") for call in calls for kind in Kind]
     return pytest.mark.parametrize(("call", "kind"), found)
 
 
 class FaultyCall:
-    """A context manager: an API server, and a client of it one of whose calls goes wrong when that is said.
+    """Run an API server and a client of which one call fails on request, within a `with` block.
 
-    - `cluster`, `kubeconfig`: the API server, and what the client has its address and rights from.
-    - `config`, `client`: how to make a client of it, and one that there is.
+    - `cluster`, `kubeconfig`: the API server, and the file with its address and the client's credentials.
+    - `config`, `client`: the configuration for another client, and a client.
     """
 
     def __init__(self, folder: Path, call: Call, kind: Kind) -> None:
@@ -109,7 +110,7 @@ class FaultyCall:
         self.cluster.start()
         self.kubeconfig = self.cluster.admin_kubeconfig
         self.config = clientcmd.build_config_from_flags("", str(self.kubeconfig))
-        # Tries of one request are not to wait for each other.
+        # The client's rate limit must not delay the attempts of one request.
         self.config.qps = -1
         self.client = kubernetes.new_for_config(self.config)
         self._patches = pytest.MonkeyPatch()
@@ -124,15 +125,15 @@ class FaultyCall:
         self.cluster.stop()
 
     def create(self, resource: str, obj: Mapping[str, Any]) -> None:
-        """Have an object like this by both names."""
+        """Create an object with this content under both names."""
         for name in (MINE, OTHER):
             self.cluster.store.create(resource, {"metadata": {"name": name, "namespace": "default"}, **obj})
 
     @contextmanager
     def going_wrong(self, about: str = "") -> Iterator[Fault]:
-        """The call goes wrong meanwhile, for the object `about` if that is said, and for its caller alone.
+        """Make the call fail within the block, only for its caller, and only for the object `about` if it is given.
 
-        Raises AssertionError if it was not made.
+        Raise AssertionError if nobody makes the call.
         """
         call = self.call
         selected = Filter(verb=call.method, caller=call.caller)
@@ -144,7 +145,7 @@ class FaultyCall:
 
     @contextmanager
     def no_waiting(self) -> Iterator[None]:
-        """Clients give up a request that goes wrong soon, so that a test need not wait until they do."""
+        """Make clients soon give up a failing request, so that the test does not wait for them."""
         with pytest.MonkeyPatch.context() as patches:
             patches.setattr(with_retry, "_AFTER_CUT", 0)
             if self.kind in _SILENT:
@@ -152,8 +153,10 @@ class FaultyCall:
             yield
 
     def see_recover(self, ask: Callable[[str], object], right: object) -> None:
-        """`ask`, for an object by its name, makes the call. It fails, or answers nonsense, while the call goes wrong.
-        Meanwhile, and afterwards, others are answered; and it is answered itself once the call works again.
+        """Check that a caller recovers from the fault.
+
+        `ask` makes the call for the object of a name. The call fails, or returns nonsense, while the fault lasts. Calls
+        for other objects succeed meanwhile and afterwards. The call itself succeeds again after the fault.
         """
         with self.going_wrong(MINE):
             self._see_go_wrong(ask, right)
@@ -170,7 +173,7 @@ class FaultyCall:
             except _FAILURES as err:
                 assert not isinstance(err, golang.ContextError), "the caller is told that its own time is over"
             else:
-                # Some nonsense does no harm.
+                # Some nonsense has no effect on the result.
                 assert found != right or self.kind is Kind.NONSENSE
 
     def _see_others_served(self, ask: Callable[[str], object], right: object, fault: Fault) -> None:

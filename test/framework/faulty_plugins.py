@@ -1,7 +1,7 @@
-"""Plugins of each kind in the test's process, whose calls go wrong as the test wants: see fake.Faults.
+"""Run plugins of each kind in the test's process, whose calls fail as the test wants; see fake.Faults.
 
-What they do is what the drivers for tests do that are programs of their own. A call goes wrong before it has reached
-them, or after; methods are known by the full name of their service: "csi.v1.Node/NodeStageVolume".
+The plugins do the same work as the tests' drivers, which are separate processes. A call fails before or after it has
+reached the plugin. A method is known by its full name, such as "csi.v1.Node/NodeStageVolume".
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from kubelet.cri.remote import fake
 from pkg import golang
 from pkg.csi_spec import csi_pb2, csi_pb2_grpc
 
-# A call that hangs keeps one.
+# A call that hangs occupies a thread.
 _THREADS = 100
 
-# The services of plugins that nodes have: what a CSI controller does is nothing to the kubelet, and Registration is its
-# own.
+# The kubelet calls these services of plugins. It does not call the Controller service of CSI, and it serves the device
+# plugins' Registration service itself.
 SERVICES = (
     csi_pb2.DESCRIPTOR.services_by_name["Identity"],
     csi_pb2.DESCRIPTOR.services_by_name["Node"],
@@ -60,13 +60,14 @@ SERVICES = (
     registerapi.DESCRIPTOR.services_by_name["Registration"],
 )
 
-# What a stream sends in place of its own: given these, and a context that ends with the fault.
+# A Stream replaces the messages of a plugin's stream. Its arguments are these messages, and a context that ends with
+# the fault.
 Stream = Callable[[Iterator[Any], golang.Context], Iterator[Any]]
 AddServices = Callable[[grpc.Server], None]
 
 
 def methods() -> list[MethodDescriptor]:
-    """All that a kubelet may call of plugins."""
+    """Return all plugin methods that a kubelet may call."""
     return [method for service in SERVICES for method in service.methods]
 
 
@@ -76,7 +77,7 @@ def full_name(method: MethodDescriptor) -> str:
 
 @dataclass
 class StreamFault:
-    """Something that befalls the streams of a method that begin while it is there."""
+    """Describe a fault that changes all streams of a method that begin while the fault exists."""
 
     method: str
     change: Stream
@@ -86,9 +87,10 @@ class StreamFault:
 
 
 class Interceptor(grpc.ServerInterceptor):
-    """Lets faults befall the calls of a server.
+    """Apply faults to the calls of a server.
 
-    `stream_fault` is what befalls streams now; `given_up` is for how many calls, by method, the caller did not wait.
+    `stream_fault` is the fault that currently applies to streams. `given_up` counts, for each method, the calls whose
+    caller did not wait for the answer.
     """
 
     def __init__(self) -> None:
@@ -97,7 +99,7 @@ class Interceptor(grpc.ServerInterceptor):
         self.stream_fault: StreamFault | None = None
 
     def change_stream(self, method: str, change: Stream) -> StreamFault:
-        """Let streams of a method send something else, until the fault is removed; then they end."""
+        """Replace the messages of a method's streams until the fault is removed; then the streams end."""
         ctx, cancel = golang.with_cancel(golang.background())
 
         def remove() -> None:
@@ -168,7 +170,7 @@ def _sleep(ctx: golang.Context, seconds: float) -> None:
 
 
 class _Listener:
-    """A gRPC server at a socket, that is started and stopped at will."""
+    """Serve gRPC on a socket. The server can be started and stopped repeatedly."""
 
     def __init__(self, socket: Path, add: AddServices, interceptor: Interceptor) -> None:
         self.socket = socket
@@ -187,7 +189,7 @@ class _Listener:
         self._running = server, pool
 
     def stop(self) -> None:
-        """Cut all connections; twice does nothing."""
+        """Cut all connections. If the server does not run, the call does nothing."""
         if self._running is None:
             return
         server, pool = self._running
@@ -198,10 +200,10 @@ class _Listener:
 
 
 class FaultyPlugin(ABC):
-    """A context manager, within which the plugin serves and can be registered."""
+    """Run a plugin within a `with` block, in which it serves and can be registered."""
 
     def __init__(self, name: str, listeners: Sequence[_Listener], interceptor: Interceptor) -> None:
-        """The last of the listeners is the one by which the kubelet finds the plugin."""
+        """Create the plugin; the kubelet finds it by the socket of the last listener."""
         self.name = name
         self.interceptor = interceptor
         self._listeners = listeners
@@ -216,25 +218,25 @@ class FaultyPlugin(ABC):
             listener.stop()
 
     def register_again(self) -> None:
-        """Let the kubelet find the plugin anew."""
+        """Make the kubelet discover the plugin again."""
         self._listeners[-1].stop()
         self._listeners[-1].start()
 
     @abstractmethod
     def equip(self, node: ClusterMember, manifest: Manifest) -> None:
-        """Let a pod that is to be created need the plugin."""
+        """Make a pod that is not yet created need the plugin."""
 
     def allocate(self, node: ClusterMember, name: str) -> None:
-        """Do what the scheduler does for the pod before it binds it: for most plugins nothing."""
+        """Do what the scheduler does for the pod before it binds the pod. Most plugins need nothing."""
         return
 
     def holds(self, name: str) -> list[str]:
-        """What the plugin has done for the pod and not undone."""
+        """Return what the plugin has done for the pod and not undone."""
         return []
 
 
 class CSI(FaultyPlugin):
-    """A CSI driver. `kubelet_root`: where it mounts."""
+    """Run a CSI driver. `kubelet_root` is the directory below which it mounts volumes."""
 
     def __init__(self, folder: Path, name: str, kubelet_root: Path, node: str) -> None:
         state = folder / name
@@ -265,7 +267,7 @@ class CSI(FaultyPlugin):
                 subprocess.run(["losetup", "--detach", device], check=False)
 
     def equip(self, node: ClusterMember, manifest: Manifest) -> None:
-        """By a file system, and a disk."""
+        """Add a volume with a file system and a block device to the pod."""
         name = manifest["metadata"]["name"]
         claims = {"data": name, "disk": f"{name}-disk"}
         for volume, claim in claims.items():
@@ -284,7 +286,7 @@ class CSI(FaultyPlugin):
 
 
 class DRA(FaultyPlugin):
-    """A DRA driver that speaks these versions. `cdi` is where it describes what it has prepared."""
+    """Run a DRA driver that serves these versions. `cdi` is the directory in which it describes prepared devices."""
 
     def __init__(self, folder: Path, name: str, kubelet_root: Path, node: str, services: Sequence[str]) -> None:
         state = folder / name
@@ -329,18 +331,18 @@ class DRA(FaultyPlugin):
 
     def _specs(self) -> Iterator[Any]:
         for path in self.cdi.glob("*.json"):
-            with contextlib.suppress(FileNotFoundError):  # has just been given back
+            with contextlib.suppress(FileNotFoundError):  # The driver may have just removed the file.
                 yield json.loads(path.read_text())
 
     def tell_health(self, name: str) -> None:
-        """The device of a pod's claim is healthy, and no other is known of."""
+        """Report the device of a pod's claim as healthy, and no other device."""
         unfinished = self._state / ".health.json"
         unfinished.write_text(json.dumps([{"device": f"of-{name}", "health": "HEALTHY"}]))
         unfinished.rename(self._state / "health.json")
 
 
 class Device(FaultyPlugin):
-    """A device plugin with a few devices of a resource."""
+    """Run a device plugin with a few devices of a resource."""
 
     def __init__(self, resource: str, kubelet_root: Path, devices: int) -> None:
         socket = kubelet_root / "plugins_registry" / f"{resource.replace('/', '-')}.sock"

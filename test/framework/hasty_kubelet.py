@@ -1,4 +1,4 @@
-"""The kubelet as a program, with less patience for plugins and between two attempts, for tests of what goes wrong.
+"""Run the kubelet with shorter time limits for plugins and shorter pauses between attempts, for tests of failures.
 
 python -m framework.hasty_kubelet FLAG...
 """
@@ -23,7 +23,7 @@ from pkg.client_go.tools import record
 from pkg.component_helpers.apimachinery.lease import controller as lease
 from pkg.volume.csi import csi_attacher, csi_block, csi_mounter, csi_plugin, csi_util
 
-# Seconds.
+# All times are in seconds.
 CALL_TIMEOUT = 2.0
 PAUSE = 1.0
 RELIST_PERIOD = 0.25
@@ -31,7 +31,7 @@ HOUSEKEEPING_PERIOD = 0.5
 
 
 def shorten_pauses() -> None:
-    """Shorten how long the kubelet waits before it tries again what has failed, and looks again at what it watches."""
+    """Shorten the pauses before the kubelet retries what has failed, and the periods of its checks."""
     _set(kubelet_build, "BACK_OFF_PERIOD", PAUSE)
     _set(kubelet_build, "INITIAL_CRASH_LOOP_BACK_OFF", PAUSE)
     _set(kubelet_build, "GENERIC_PLEG_RELIST_PERIOD", RELIST_PERIOD)
@@ -49,7 +49,7 @@ def shorten_pauses() -> None:
 
 
 def shorten_limits() -> None:
-    """Shorten the time limits of all calls of plugins, and the pauses before these are made again."""
+    """Shorten the time limits of all calls of plugins, and the pauses before the kubelet repeats them."""
     for module in (csi_attacher, csi_block, csi_mounter, csi_plugin, csi_util):
         _set(module, "CSI_TIMEOUT", CALL_TIMEOUT)
     _set(dra_plugin, "DEFAULT_CLIENT_CALL_TIMEOUT", CALL_TIMEOUT)
@@ -63,7 +63,7 @@ def shorten_limits() -> None:
 
 
 def _set(module: object, name: str, value: object) -> None:
-    """Raises AttributeError when the constant is no longer there."""
+    """Set a constant. Raise AttributeError if the module no longer has it."""
     getattr(module, name)
     setattr(module, name, value)
 

@@ -1,4 +1,4 @@
-"""The files of hollow containers, as far as `kubectl cp` and `cat` see them: paths with their contents, in memory."""
+"""Hold the files of hollow containers in memory, as paths with contents, for `kubectl cp` and `cat`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NO_SUCH_FILE = "No such file or directory"
 
 
 class HollowFiles:
-    """The files of all containers of a node; they outlive a container's restarts. Safe from any thread."""
+    """Hold the files of all containers of a node. The files survive restarts of the containers. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _files
-        self._files: dict[tuple[str, str], dict[str, bytes]] = {}  # by pod's uid and container
+        self._lock = threading.Lock()  # The lock guards _files.
+        self._files: dict[tuple[str, str], dict[str, bytes]] = {}  # The key is the pod's UID and the container's name.
 
     def write(self, pod_uid: str, container: str, path: str, content: bytes) -> None:
         with self._lock:
             self._files.setdefault((pod_uid, container), {})[_absolute(path)] = content
 
     def read(self, pod_uid: str, container: str, path: str) -> bytes:
-        """Raises FileNotFoundError that names the files there are."""
+        """Return a file's content. Raise FileNotFoundError that names the existing files."""
         files = self._of(pod_uid, container)
         if _absolute(path) not in files:
             raise FileNotFoundError(f"container {container} has no file {path}; it has {', '.join(files) or 'none'}")
@@ -85,7 +85,7 @@ class HollowFiles:
         return 0
 
     def _below(self, process: fake.Process, path: str) -> dict[str, bytes]:
-        """The files in a directory."""
+        """Return the files in a directory."""
         directory = _absolute(path).rstrip("/") + "/"
         files = self._of(process.pod_uid, process.container)
         return {name: content for name, content in files.items() if name.startswith(directory)}

@@ -1,4 +1,4 @@
-"""The images that a hollow node can pull: all, but those that a test lets fail."""
+"""Serve all images to a hollow node, except those whose pulls a test makes fail."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from kubelet.cri.remote import fake
 
 
 class UnusedFaultError(ValueError):
-    """A fault has struck nothing: its name is misspelt, or the test does not do what it is meant to."""
+    """Signal that a fault had no effect: its name is misspelt, or the test does not do what it should."""
 
 
 class HollowImages:
-    """Images are named as in a pod: without a tag, `latest` is meant. Safe from any thread."""
+    """Make pulls of images fail.
+
+    The name of an image is that in a pod: without a tag, it means `latest`. Thread-safe.
+    """
 
     def __init__(self, runtime: fake.FakeRuntime) -> None:
         self._runtime = runtime
-        self._lock = threading.Lock()  # guards _faults
+        self._lock = threading.Lock()  # The lock guards _faults.
         self._faults: list[ImageFault] = []
 
     def fail(self, name: str, message: str = "") -> ImageFault:
-        """Let pulls of an image fail, until the fault's end() or the end of its `with` block.
+        """Make pulls of an image fail until the fault's end() or the end of its `with` block.
 
-        The end, or the node's, raises UnusedFaultError if nobody pulled the image meanwhile.
+        The end of the fault or of the node raises UnusedFaultError if nobody has pulled the image.
         """
         fault = ImageFault(self._runtime, fake.canonical_name(name), message or fake.not_found(name).message)
         with self._lock:
@@ -34,11 +37,11 @@ class HollowImages:
         return fault
 
     def take(self, seconds: float) -> None:
-        """Let each pull take so many seconds from now on."""
+        """Make each pull take this number of seconds from now on."""
         self._runtime.images.pull_delay = seconds
 
     def end_all(self) -> None:
-        """Raises UnusedFaultError."""
+        """End all faults. Raise UnusedFaultError if one of them had no effect."""
         with self._lock:
             faults, self._faults = self._faults, []
         for fault in faults:
@@ -46,22 +49,22 @@ class HollowImages:
 
 
 class ImageFault:
-    """Pulls of an image that fail. A context manager."""
+    """Make pulls of an image fail within a `with` block."""
 
     def __init__(self, runtime: fake.FakeRuntime, name: str, message: str) -> None:
         self.name = name
         self._runtime = runtime
-        self._pulled: dict[str, None] = {}  # in order
+        self._pulled: dict[str, None] = {}  # The keys are the pulled images in the order of their pulls.
         self._ended = False
         self._fault = runtime.faults.fail("PullImage", message, code=grpc.StatusCode.NOT_FOUND, match=self._matches)
 
     @property
     def hits(self) -> int:
-        """How many pulls have failed by it."""
+        """Return the number of pulls that the fault has failed."""
         return self._fault.hits
 
     def end(self) -> None:
-        """Let the image be pulled again. Twice is once. Raises UnusedFaultError."""
+        """End the fault; a second call does nothing. Raise UnusedFaultError if it had no effect."""
         if self._ended:
             return
         self._ended = True

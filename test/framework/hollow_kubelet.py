@@ -1,4 +1,4 @@
-"""A hollow node that is started, stopped, killed and asked as any kubelet, on a fake runtime in the test's hands."""
+"""Run a hollow node like any kubelet process, on a fake runtime that the test controls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from framework.pods import Manifest
 from framework.waiting import wait_for
 from kubelet.cri.remote import fake
 
-# Threads that belong to gRPC and come and go as it likes.
+# These threads belong to gRPC, which starts and ends them on its own.
 _OF_GRPC = ("event_engine", "grpc_", "lifeguard", "timer_manager")
 
 
 class HollowKubelet(KubeletProcess):
-    """`runtime` has the controls of the fake runtime and shows what became of the pods; `server` serves it."""
+    """Run a hollow node. `runtime` controls the fake runtime and shows what happened to pods; `server` serves it."""
 
     program = "cmd.kubemark"
 
@@ -39,19 +39,17 @@ class HollowKubelet(KubeletProcess):
         super().__init__(
             folder, node, endpoint, config, {"container-runtime-endpoint": endpoint, **(flags or {})}, root_dir
         )
-        self.environment["TMPDIR"] = str(folder)  # where a hollow node keeps its pods' logs
+        self.environment["TMPDIR"] = str(folder)  # A hollow node keeps its pods' logs there.
 
     def end(self) -> None:
-        """End the process, however it stands, and the runtime."""
+        """End the process in whatever state it is, and the runtime."""
         if self.alive:
             self.kill()
         self.server.stop()
         self.runtime.close()
 
-    # Its files.
-
     def write_text(self, name: str, text: str) -> None:
-        """Put a file of this name among the manifests, in one step."""
+        """Put a file with this name into the manifest directory, in one step."""
         unfinished = self.manifests / f".{name}"
         unfinished.write_text(text)
         unfinished.rename(self.manifests / name)
@@ -64,27 +62,23 @@ class HollowKubelet(KubeletProcess):
         sandboxes = f"hollow-kubelet.*/pod-logs/*_{name}-{self.node}_*"
         return list(self.folder.glob(sandboxes))
 
-    # What it says.
-
     def wait_for_event(self, name: str, reason: str, *texts: str) -> str:
-        """Wait for an event at a pod, by the name in its manifest, and return the line of the log that has it."""
+        """Wait for an event about the pod of a manifest, and return the line of the log that has it."""
         of_pod = f'object="default/{self.full_name(name)}"'
         return self.wait_for_log("Event occurred", of_pod, f'reason="{reason}"', *texts)[0]
 
     def threads(self) -> int:
-        """How many threads of its own the process has."""
+        """Return the number of the process's threads, without those of gRPC."""
         names = []
         for task in os.listdir(f"/proc/{self.pid}/task"):
             try:
                 names.append(Path(f"/proc/{self.pid}/task/{task}/comm").read_text())
             except (FileNotFoundError, ProcessLookupError):
-                continue  # has just ended
+                continue  # The thread has just ended.
         return sum(not name.startswith(_OF_GRPC) for name in names)
 
-    # What the runtime has.
-
     def container_ids(self, name: str) -> list[str]:
-        """The ids of a pod's containers that run."""
+        """Return the IDs of a pod's running containers."""
         full_name = self.full_name(name)
         return [
             each.id
@@ -93,7 +87,10 @@ class HollowKubelet(KubeletProcess):
         ]
 
     def wait_until_containers_are_old(self) -> None:
-        """As upstream, the kubelet takes containers for new that were started less than ten seconds before it was."""
+        """Wait until all containers have run for more than ten seconds.
+
+        As upstream, a kubelet treats containers that started less than ten seconds before it as new.
+        """
 
         def look() -> bool:
             running = (each for each in self.runtime.containers if each.state == runtimeapi.CONTAINER_RUNNING)
@@ -102,7 +99,7 @@ class HollowKubelet(KubeletProcess):
         self.wait_for_condition("all containers have run for a while", look)
 
     def hang(self, method: str, name: str) -> fake.Fault:
-        """Let calls of this method that are about this pod hang."""
+        """Make this method's calls that are about the pod hang."""
         return self.runtime.faults.hang(method, sandbox=self.full_name(name))
 
     def wait_for_call_in(self, fault: fake.Fault) -> None:
@@ -110,7 +107,7 @@ class HollowKubelet(KubeletProcess):
         wait_for(f"a call of {fault.method} that hangs", lambda: fault.waiting, timeout=30)
 
     def calls(self, name: str, *methods: str) -> list[fake.Call]:
-        """The recorded calls of these methods that are about a pod, in the order in which they began."""
+        """Return the recorded calls of these methods that are about a pod, in the order in which they began."""
         ids = self._ids_of(name)
         return sorted(
             (call for call in self.runtime.recorder.calls(methods) if ids & set(_ids_in(call))),
@@ -118,7 +115,7 @@ class HollowKubelet(KubeletProcess):
         )
 
     def _ids_of(self, name: str) -> set[str]:
-        """The pod's name, and the ids of all sandboxes and containers it ever had."""
+        """Return the pod's name and the IDs of all sandboxes and containers that it ever had."""
         ids = {self.full_name(name)}
         for call in self.runtime.recorder.calls(["RunPodSandbox", "CreateContainer"]):
             if ids & set(_ids_in(call)) and not call.error:

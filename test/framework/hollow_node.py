@@ -1,9 +1,9 @@
-"""A hollow node in this process: the real kubelet, joined to a test API server, over a runtime that runs nothing.
+"""Run a hollow node in this process: the real kubelet, joined to a test API server, on a fake runtime.
 
     with Cluster(directory) as cluster, HollowNode(cluster, "node-1"):
         ...                       # any client of Kubernetes, with cluster.admin_kubeconfig
 
-Pods of the node start, become ready, end and are deleted as on a real one; no container runs.
+The node's pods start, become ready, terminate and are deleted as on a real node, but no container runs.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from .hollow_probes import Readiness, SteeredManager
 from .ports import free_port
 from .watching import wait_for_object
 
-# The same on all machines, so that what fits on a node does not depend on where the tests run.
+# The capacity is the same on all machines, so that what fits on a node does not depend on where the tests run.
 CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-# The node is in the test's process, and no name service or network should be needed to find that out.
+# The node is in the test's process, so it needs no name service and no network.
 ADDRESS = "127.0.0.1"
 _START_TIMEOUT = 60.0
-# What a quick node divides times by, and its shortest in seconds.
+# A quick node multiplies times by this factor. It is also the node's shortest time, in seconds.
 _QUICK = 0.1
 _STOP_TIMEOUT = 30.0
 
 
 class HollowNode:
-    """A context manager, within which the node is there and ready. Several may be in one process and one cluster.
+    """Run a node within a `with` block, in which it is ready. A process and a cluster may have several nodes.
 
-    - `api`: the cluster to join; None for a node on its own, that has no pods but those of `staticPodPath`.
+    - `api`: the cluster to join. None means a node without a cluster, whose only pods are those in `staticPodPath`.
     - `labels`, `taints`: what the node registers with, as the API has them: [{"key": …, "effect": "NoSchedule"}].
-    - `capacity`: what differs from CAPACITY, extended resources included: {"cpu": "2", "example.com/gpu": "1"}.
+    - `capacity`: what differs from CAPACITY, including extended resources: {"cpu": "2", "example.com/gpu": "1"}.
     - `config`: fields of the kubelet's configuration file: {"nodeStatusUpdateFrequency": "1s"}.
-    - `quick`: restarts, retries and looks at the runtime come after a tenth of the time, and back-offs end at a second.
+    - `quick`: restarts, retries and relists come after a tenth of the time, and backoffs grow to at most one second.
 
-    `pod` gives a pod to be driven, `images` lets pulls fail. `runtime` is the container runtime that the kubelet
-    believes in: it shows what it was asked, and lets calls fail, hang or take time.
+    `pod` returns a pod for the test to drive, and `images` makes pulls fail. `runtime` is the fake runtime of the
+    kubelet: it records its calls, and can make them fail, hang or take time.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class HollowNode:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self.kubelet: kubelet_module.Kubelet | None = None
-        # What adds the kubelet's own debug pages to a server.
+        # These functions add the kubelet's own debug pages to a server.
         self.debug_pages: list[InstallPages] = []
 
     def start(self) -> None:
-        """Start the kubelet; returns when the API server has the node as ready.
+        """Start the kubelet and return when the API server reports the node as ready.
 
-        Raises ValueError for a configuration that is none, TimeoutError if the node does not become ready.
+        Raise ValueError if the configuration is invalid, and TimeoutError if the node does not become ready.
         """
         self._directory = tempfile.TemporaryDirectory(prefix=f"hollow-{self.name}.", ignore_cleanup_errors=True)
         try:
@@ -121,9 +121,10 @@ class HollowNode:
             raise
 
     def stop(self) -> None:
-        """End the kubelet as by a crash of the node: the API server hears nothing. It cannot be started again.
+        """Stop the kubelet like a crash of the node: it reports nothing to the API server. It cannot start again.
 
-        Raises TimeoutError if threads of it do not end, UnusedFaultError for a fault of `images` that struck nothing.
+        Raise TimeoutError if threads of the kubelet do not end, and UnusedFaultError if a fault of `images` had no
+        effect.
         """
         self._cancel()
         self._streams.stop()
@@ -136,9 +137,9 @@ class HollowNode:
         self.images.end_all()
 
     def pod(self, name: str, namespace: str = "default") -> HollowPod:
-        """A pod that is on this node, or comes to it within START_TIMEOUT seconds, to be driven by the test.
+        """Return a pod for the test to drive. The pod must be on this node within START_TIMEOUT seconds.
 
-        Raises LookupError for a pod that there is not, or that is on another node; TimeoutError if it stays on none.
+        Raise LookupError if the pod does not exist or is on another node, and TimeoutError if no node gets it.
         """
         if self._api is None:
             raise LookupError(f"node {self.name} has no API server that would know pods")
@@ -160,7 +161,7 @@ class HollowNode:
         )
 
     def _has(self, pod: Object) -> bool:
-        """Raises LookupError for a pod of another node."""
+        """Report whether the pod is on this node. Raise LookupError if it is on another node."""
         node = pod["spec"].get("nodeName")
         if node and node != self.name:
             raise LookupError(f"pod {pod['metadata']['name']} is on node {node}, not on {self.name}")
@@ -191,7 +192,7 @@ class HollowNode:
         connect(dependencies)
         if self._quick:
             dependencies.clock = _QuickClock()
-        dependencies.flagz = flagz.FlagSetReader(cliflag.FlagSet())  # there is no command line
+        dependencies.flagz = flagz.FlagSetReader(cliflag.FlagSet())  # The node has no command line.
         golang.after_func(self._ctx, lambda: _close_clients(dependencies))
         new_builder = functools.partial(_QuickBuilder if self._quick else _HollowBuilder, self._readiness)
         self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies, new_builder)
@@ -218,10 +219,11 @@ class HollowNode:
         return path
 
     def _configuration(self, directory: Path) -> Any:
-        """Raises ValueError, naming all fields that are wrong."""
+        """Return the kubelet's configuration. Raise ValueError, with the names of all invalid fields."""
         document: scheme.Document = {
             **hollow_node.hollow_settings(directory),
-            "containerRuntimeEndpoint": f"unix://{directory}/none.sock",  # must be given, but nobody calls there
+            # The field is required, but no runtime serves the socket.
+            "containerRuntimeEndpoint": f"unix://{directory}/none.sock",
             **self._server(directory),
             "readOnlyPort": 0,
             "healthzPort": 0,
@@ -236,9 +238,9 @@ class HollowNode:
         return scheme.to_internal(document)
 
     def _server(self, directory: Path) -> scheme.Document:
-        """The kubelet's own server, which the API server asks for logs and streams.
+        """Configure the kubelet's own server, which the API server calls for logs and streams.
 
-        Its port is no other kubelet's, so that a node of this machine is never taken for this one.
+        Its port belongs to no other kubelet, so that nobody mistakes another node of this machine for this one.
         """
         if self._api is None:
             return {"enableServer": False}
@@ -266,7 +268,7 @@ class HollowNode:
 
 
 def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
-    """Raises ValueError that names the resource."""
+    """Parse quantities. Raise ValueError with the name of the resource."""
     quantities = {}
     for name, text in texts.items():
         try:
@@ -277,14 +279,14 @@ def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
 
 
 class _QuickClock(clock.RealClock):
-    """Its tickers tick ten times as often: those of the kubelet's loop."""
+    """Run the tickers, which are those of the sync loop, ten times as fast."""
 
     def new_ticker(self, period: float) -> golang.Ticker:
         return super().new_ticker(period * _QUICK)
 
 
 class _HollowBuilder(kubelet_build.PartsBuilder):
-    """Makes a kubelet whose probes a test can steer, and which believes in its node's address."""
+    """Build a kubelet whose probes the test can steer and which accepts its node's address."""
 
     def __init__(self, readiness: Readiness, *inputs: Any) -> None:
         super().__init__(*inputs)
@@ -301,7 +303,7 @@ class _HollowBuilder(kubelet_build.PartsBuilder):
 
 
 class _QuickBuilder(_HollowBuilder):
-    """And one that waits a tenth of the time."""
+    """Build such a kubelet with a tenth of the pauses."""
 
     back_off_period = kubelet_build.BACK_OFF_PERIOD * _QUICK
     relist_period = _QUICK
@@ -313,7 +315,7 @@ class _QuickBuilder(_HollowBuilder):
 
 
 class _Annotations:
-    """Turns pods away whose annotations say what makes no sense, for else nothing would come of them unnoticed."""
+    """Reject pods with an invalid behaviour annotation, because otherwise nobody would notice the mistake."""
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         spec = attrs.pod.spec
@@ -338,7 +340,7 @@ def _close_clients(dependencies: kubelet_dependencies.Dependencies) -> None:
 
 
 class _Machine(cadvisor.Cadvisor):
-    """This machine, except for its size."""
+    """Describe this machine with another size."""
 
     def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
         super().__init__()
@@ -355,7 +357,7 @@ class _Machine(cadvisor.Cadvisor):
 
 
 class _ContainerManager(cm.ContainerManagerStub):
-    """Has what the machine does not know of: storage, and what would be a device plugin's."""
+    """Add what the machine does not know: storage, and resources that a device plugin would have."""
 
     def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A pod of a hollow node in the hands of a test, which says what its containers' processes would do."""
+"""Let a test drive a pod of a hollow node: the test decides what the containers' processes do."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .hollow_probes import Readiness
 from .watching import wait_for_object
 
 Process = fake.Process
-# Seconds that a container may take to run.
+# START_TIMEOUT is the time, in seconds, that a container may take to start.
 START_TIMEOUT = 30.0
 _STREAMS = ("stdout", "stderr")
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a pod needs of its node."""
+    """Hold the parts of the node that a pod needs."""
 
     store: Store
     runtime: fake.FakeRuntime
@@ -31,11 +31,12 @@ class Node:
 
 
 class HollowPod:
-    """What HollowNode.pod returns: one pod, until it is deleted. Safe from any thread.
+    """Drive one pod of a hollow node until it is deleted. HollowNode.pod returns it. Thread-safe.
 
-    `container` may be left out of each call where the pod has one container. It may be an ephemeral one. What needs a
-    container that runs waits for it. Raises ValueError for a container that the pod does not have, LookupError when the
-    pod is gone, and TimeoutError when no container runs within START_TIMEOUT seconds.
+    Each method has the argument `container`, which a pod with one container does not need. It may name an ephemeral
+    container. A method that needs a running container waits for it. Each method raises ValueError if the pod does not
+    have the container, LookupError if the pod is deleted, and TimeoutError if no container runs within START_TIMEOUT
+    seconds.
     """
 
     def __init__(self, node: Node, pod: Object) -> None:
@@ -46,29 +47,25 @@ class HollowPod:
         self._containers: list[str] = [each["name"] for each in pod["spec"]["containers"]]
         self._others: list[str] = [each["name"] for each in pod["spec"].get("initContainers") or []]
 
-    # What becomes of its containers.
-
     def exit(self, code: int = 0, *, container: str | None = None) -> None:
-        """Let a container's process end with this code."""
+        """End a container's process with this exit code."""
         if not 0 <= code <= 255:
             raise ValueError(f"there is no exit code {code}: it is one of 0 to 255")
         self._node.runtime.end_container(self._running(container).id, code)
 
     def oom(self, *, container: str | None = None) -> None:
-        """Let a container's process be killed for want of memory."""
+        """Kill a container's process as the kernel's OOM killer does."""
         self._node.runtime.end_container(self._running(container).id, 137, oom_killed=True)
 
     def set_ready(self, ready: bool | None, *, container: str | None = None) -> None:
-        """Let a container be ready, or not, whatever its probe says and whether it has one; None: as the probe says.
+        """Set whether a container is ready, with or without a readiness probe. None restores the probe's result.
 
-        It needs not run yet, and the same holds after a restart.
+        The container need not run yet. The setting survives restarts of the container.
         """
         self._node.readiness.set(self.uid, self._known(container), ready)
 
-    # What it says and answers.
-
     def log(self, text: str, *, stream: str = "stdout", container: str | None = None) -> None:
-        """Have a container say these lines, for `kubectl logs` and who is attached; `stream`: stdout or stderr."""
+        """Make a container log these lines to "stdout" or "stderr", for `kubectl logs` and `kubectl attach`."""
         if stream not in _STREAMS:
             raise ValueError(f"there is no stream {stream!r}: it is one of {', '.join(_STREAMS)}")
         self._node.runtime.outputs.say(self._running(container), text, stream)
@@ -82,10 +79,11 @@ class HollowPod:
         exit_code: int = 0,
         container: str | None = None,
     ) -> None:
-        """Answer commands that begin with `command`, of `kubectl exec`, probes and hooks, with this output and code.
+        """Set the output and exit code of commands that begin with `command`, of `kubectl exec`, probes and hooks.
 
-        A function is given the Process: it reads and writes its files, and returns the exit code. What was set last
-        counts. Without `container` all of the pod's containers answer so.
+        If the answer is a function, its argument is the Process: the function reads and writes the process's files and
+        returns the exit code. A later call takes precedence over an earlier one. Without `container`, the answer is
+        that of all containers of the pod.
         """
         if callable(answer):
             if stderr or exit_code:
@@ -98,26 +96,24 @@ class HollowPod:
         self._node.runtime.plays.add(play, command=words, pod_uid=self.uid, container=name)
 
     def on_port(self, port: int, target: fake.Target) -> None:
-        """Let connections to a port (of `kubectl port-forward`) go to an address, or to a function.
+        """Forward connections to a port (of `kubectl port-forward`) to an address or to a function.
 
-        The function is given a socket, in a thread of its own; the connection ends when it returns. Without a target
-        they go to the port at the pod's own address, where a test may listen.
+        The function gets a socket and runs in its own thread. The connection ends when the function returns. Without a
+        target, connections go to the port at the pod's own address, where a test may listen.
         """
         self._node.runtime.ports.set(self.uid, port, target)
 
     def write_file(self, path: str, content: str | bytes, *, container: str | None = None) -> None:
-        """Put a file there, for `kubectl cp` and `kubectl exec POD -- cat`."""
+        """Put a file into a container, for `kubectl cp` and `kubectl exec POD -- cat`."""
         data = content.encode() if isinstance(content, str) else content
         self._node.files.write(self.uid, self._known(container), path, data)
 
     def read_file(self, path: str, *, container: str | None = None) -> bytes:
-        """A file that was put there, by `kubectl cp` or write_file. Raises FileNotFoundError."""
+        """Return a file that `kubectl cp` or write_file put there. Raise FileNotFoundError if there is none."""
         return self._node.files.read(self.uid, self._known(container), path)
 
-    # Containers.
-
     def _known(self, container: str | None) -> str:
-        """The container's name. Raises ValueError."""
+        """Return the container's name. Raise ValueError if the pod does not have the container."""
         where = f"pod {self.namespace}/{self.name}"
         if container is None:
             if len(self._containers) > 1:
@@ -133,7 +129,7 @@ class HollowPod:
         return [each["name"] for each in pod["spec"].get("ephemeralContainers") or []]
 
     def _running(self, container: str | None) -> Container:
-        """The container once it runs, and the API server knows."""
+        """Wait until the API server reports the container as running, and return it."""
         name = self._known(container)
         return wait_for_object(
             self._node.store,

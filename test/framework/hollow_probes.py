@@ -1,4 +1,4 @@
-"""Probes of a hollow node, of which a test may decide the readiness."""
+"""Run the probes of a hollow node, whose readiness a test can set."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ IsReady = Callable[[str, str], bool | None]
 
 
 class Readiness:
-    """What a test has said of containers, and the kubelet that is to follow it. Safe from any thread."""
+    """Hold the readiness that a test has set for containers, and pass it on to the kubelet. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _said
-        self._said: dict[tuple[str, str], bool] = {}  # by pod's uid and container
+        self._lock = threading.Lock()  # The lock guards _said.
+        self._said: dict[tuple[str, str], bool] = {}  # The key is the pod's UID and the container's name.
         self._kubelet: kubelet_module.Kubelet | None = None
 
     def get(self, pod_uid: str, container: str) -> bool | None:
@@ -43,12 +43,15 @@ class Readiness:
             self._tell(self._kubelet, pod_uid, container, ready)
 
     def follow_by(self, kubelet: kubelet_module.Kubelet) -> None:
-        """This kubelet, which has a SteeredManager, is told of what a test says."""
+        """Pass on later settings to this kubelet, which must have a SteeredManager."""
         self._kubelet = kubelet
 
     @staticmethod
     def _tell(kubelet: kubelet_module.Kubelet, pod_uid: str, container: str, ready: bool | None) -> None:
-        """As a probe tells its result, whereupon the pod is synced. Without a probe a container is ready."""
+        """Report the readiness as a probe does, so that the kubelet syncs the pod.
+
+        A container without a probe is ready.
+        """
         uid = types.UID(pod_uid)
         pod = kubelet.pod_manager.get_pod_by_uid(uid)
         status = kubelet.status_manager.get_pod_status(uid)
@@ -62,7 +65,7 @@ class Readiness:
 
 
 class SteeredManager(prober_manager.Manager):
-    """The kubelet's own, except for containers of which a test has said whether they are ready."""
+    """Probe as the kubelet does, except for containers whose readiness a test has set."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Images that nothing runs, made for tests: what is in them is of no interest but for its size."""
+"""Make images that no container runs, for tests in which only the size of an image matters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from framework.scripts import load_script
 
 
 def import_filler(containerd: Containerd, reference: str, mebibytes: int) -> None:
-    """Give a containerd an image of this size; with what it unpacks, it takes twice that of the disk."""
+    """Import an image of this size into a containerd. With its unpacked content it takes twice that on the disk."""
     build_images = load_script("build_images")
     layer = [build_images.Entry("filler", 0o644, bytes(mebibytes << 20))]
     archive = build_images.oci_archive(build_images.Image("filler", reference, [layer]))

@@ -1,4 +1,4 @@
-"""The kubelet as a process that soon gives up on an API server, and tells it which part of the kubelet asks.
+"""Run a kubelet that soon gives up on an API server, and that names the calling file in each request.
 
 python -m framework.impatient_kubelet FLAG...
 """
@@ -26,14 +26,14 @@ from pkg.client_go.tools.cache import reflector
 ATTEMPT_TIMEOUT = 2.0
 WATCH_IDLE_TIMEOUT = 4.0
 STATUS_TIMEOUT = 3.0
-# Between two attempts to watch.
+# MAX_BACKOFF is the longest time between two attempts to watch.
 MAX_BACKOFF = 2.0
-# Between two attempts to ask who somebody is and what he may do.
+# The kubelet retries authentication and authorization requests with this backoff.
 WEBHOOK_BACKOFF = wait.Backoff(duration=0.1, steps=5)
-# What passes calls on for others.
+# The code in these directories makes calls on behalf of other files.
 _PASSES_ON = ("pkg/client_go/kubernetes/", "pkg/client_go/rest/", "pkg/component_helpers/node/util/", "test/")
 _REFLECTOR = "pkg/client_go/tools/"
-# Threads and loops, below which there is nobody who asks.
+# These directories contain threads and loops. No caller is below them on the stack.
 _THREADS = ("pkg/golang/", "pkg/apimachinery/util/")
 INFORMERS = "pkg/client_go/informers"
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def naming_its_caller(make: Callable[..., Any]) -> Callable[..., Any]:
-    """RESTClient._call, but what it makes also says who asks."""
+    """Wrap RESTClient._call so that each call has a header that names the calling file."""
 
     def make_and_name(self: rest.RESTClient, *args: Any) -> Any:
         call = make(self, *args)
@@ -61,7 +61,7 @@ def naming_its_caller(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def caller(frame: FrameType | None) -> str:
-    """The file that asks, relative to the checkout; INFORMERS for a reflector that is nobody's own."""
+    """Return the calling file, relative to the checkout, or INFORMERS for a reflector of a shared informer."""
     while frame is not None:
         name = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
         if name.startswith(f"{_REFLECTOR}record/"):

@@ -1,4 +1,4 @@
-"""The kubectls of this machine, and which protocol each is to speak for streams."""
+"""Run this machine's kubectls, each with the protocol that it uses for streams."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 from framework.containerd import ROOT
 
-# Where `hack/setup kubectl` puts the newest; Debian's, which is older, is in the PATH.
+# `hack/setup kubectl` installs the newest kubectl here. Debian's, which is older, is in the PATH.
 _NEWEST = ROOT / ".venv" / "bin" / "kubectl"
 _SWITCHES = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
 
 
 def newest() -> str:
-    """The program; nothing if there is none."""
+    """Return the path of the newest kubectl, or "" if the machine has none."""
     return str(_NEWEST) if _NEWEST.exists() else shutil.which("kubectl") or ""
 
 
 def of_the_system() -> str:
-    """The one in the PATH; the newest if there is no other."""
+    """Return the path of the kubectl in the PATH, or of the newest if the PATH has none."""
     return shutil.which("kubectl") or newest()
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl as a user of a cluster, in a namespace."""
+    """Run kubectl as a user of a cluster, in a namespace."""
 
     program: str
     kubeconfig: Path
@@ -41,19 +41,19 @@ class Kubectl:
         return {**os.environ, **self.environment}
 
     def run(self, *arguments: str, stdin: bytes = b"", timeout: float = 120.0) -> subprocess.CompletedProcess[bytes]:
-        """To its end, whatever that is."""
+        """Run a command and wait for its end. A failure raises nothing."""
         return subprocess.run(
             self.command(*arguments), input=stdin, env=self.env(), capture_output=True, timeout=timeout, check=False
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """With pipes, that keep nothing back which a select would not tell of; ending it is the caller's."""
+        """Start a command with unbuffered pipes, which work with select. The caller must end the process."""
         command, pipe = self.command(*arguments), subprocess.PIPE
         return subprocess.Popen(command, 0, env=self.env(), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def ways(kubeconfig: Path, namespace: str) -> dict[str, Kubectl]:
-    """Over WebSockets, over SPDY, and as the system's kubectl does it, whatever that is."""
+    """Return kubectls that stream over WebSockets, over SPDY, and with the default protocol of the system's kubectl."""
     off = dict.fromkeys(_SWITCHES, "false")
     on = dict.fromkeys(_SWITCHES, "true")
     return {

@@ -1,4 +1,4 @@
-"""The kubelet as a process: what an operator starts, stops, kills and asks over HTTP."""
+"""Run the kubelet as a process: start, stop and kill it as an operator does, and send it HTTP requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from framework.waiting import wait_for
 
 T = TypeVar("T")
 
-# Seconds: until it answers, until it has ended, for an answer, and for anything else that a test waits for. Far
-# more than each takes, but on a machine that has much else to do.
+# These are the times, in seconds, for the kubelet to start, for it to exit, for an HTTP answer, and for any other
+# condition. They are far longer than needed, because the machine may be busy.
 START_TIMEOUT = 120.0
 EXIT_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 30.0
@@ -35,7 +35,10 @@ LOG_LINES_IN_ERRORS = 40
 
 
 class KubeletProcess:
-    """A kubelet with its own root directory, manifests and ports. The names of its pods end in its node's."""
+    """Run a kubelet with its own root directory, manifests and ports.
+
+    The names of its static pods end in the node's name.
+    """
 
     program = "cmd.kubelet"
 
@@ -61,17 +64,17 @@ class KubeletProcess:
             "kind": "KubeletConfiguration",
             "staticPodPath": str(self.manifests),
             "containerRuntimeEndpoint": endpoint,
-            # Few tests ask it anything, and a certificate to serve with takes a while to make.
+            # Few tests send it requests, and it takes a while to create a serving certificate.
             "enableServer": False,
             "port": self.port,
             "readOnlyPort": self.read_only_port,
             "healthzPort": self.healthz_port,
             "cgroupDriver": "cgroupfs",
-            # Refused by default; the machine that runs tests may have either version.
+            # The kubelet refuses cgroup v1 by default, but the machine that runs the tests may have it.
             "failCgroupV1": False,
-            # The packet filter of this machine is left as it is.
+            # The kubelet must not change the packet filter of this machine.
             "makeIPTablesUtilChains": False,
-            # A disk that is nearly full is no fault of what is tested.
+            # A disk that is nearly full must not make the tests fail.
             "evictionHard": {"memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
             **(config or {}),
@@ -87,13 +90,12 @@ class KubeletProcess:
             **(flags or {}),
         }
         self.environment: dict[str, str] = {}
-        self.within: list[str] = []  # a command that runs another one in a place of its own
+        # The words are a command that runs another command, such as one in another namespace.
+        self.within: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
-    # The process.
-
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the kubelet and wait until it answers requests."""
         self.spawn()
         self.wait_until_it_answers()
 
@@ -101,7 +103,7 @@ class KubeletProcess:
         self._wait("the kubelet answers on its read-only port", self._answers, START_TIMEOUT)
 
     def spawn(self) -> None:
-        """Start it, and leave it to the caller to see what becomes of it."""
+        """Start the kubelet without waiting for it."""
         self._config_file.write_text(json.dumps(self._config))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -116,7 +118,7 @@ class KubeletProcess:
 
     @property
     def arguments(self) -> list[str]:
-        """The command line."""
+        """Return the kubelet's command-line arguments."""
         return [f"--{name}={value}" for name, value in self._flags.items()]
 
     @property
@@ -129,7 +131,7 @@ class KubeletProcess:
         return self._process is not None and self._process.poll() is None
 
     def wait_for_exit(self, timeout: float) -> int:
-        """Wait until the process has ended, and return its status; AssertionError after timeout seconds."""
+        """Wait until the process ends, and return its exit status. Raise AssertionError after `timeout` seconds."""
         assert self._process is not None, "the kubelet was never started"
         try:
             return self._process.wait(timeout)
@@ -140,7 +142,7 @@ class KubeletProcess:
         os.kill(self.pid, number)
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> int:
-        """End it as an operator does, and return its exit status."""
+        """Stop the kubelet with SIGTERM and return its exit status."""
         self.signal(signal.SIGTERM)
         return self.wait_for_exit(timeout)
 
@@ -149,12 +151,15 @@ class KubeletProcess:
         self.wait_for_exit(EXIT_TIMEOUT)
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """Give it more configuration, from its next start on."""
+        """Add configuration that takes effect at the kubelet's next start."""
         self._config = {**self._config, **config}
 
     @contextmanager
     def configured(self, config: Mapping[str, object]) -> Iterator[None]:
-        """Run it with more configuration for a while. It is started again before and after; its pods take no notice."""
+        """Run the kubelet with additional configuration in a `with` block.
+
+        The kubelet restarts at the start and at the end of the block. Its pods continue to run.
+        """
         before = self._config
         self._restart_with({**before, **config})
         try:
@@ -168,7 +173,7 @@ class KubeletProcess:
         self.start()
 
     def clean(self, cri: CRIClient) -> None:
-        """Kill the process if it runs, and remove what its pods left in the runtime and in the logs."""
+        """Kill the process if it runs, and remove what its pods have left in the runtime and in the logs."""
         if self.alive:
             self.kill()
         for sandbox in cri.sandboxes():
@@ -179,10 +184,8 @@ class KubeletProcess:
         for folder in self.pod_logs():
             shutil.rmtree(folder)
 
-    # Its files.
-
     def write(self, manifest: Manifest) -> None:
-        """Put a manifest in place in one step, so that no half of it is ever read."""
+        """Write a manifest in one step, so that the kubelet never reads half of it."""
         name = f"{manifest['metadata']['name']}.json"
         unfinished = self.manifests / f".{name}"
         unfinished.write_text(json.dumps(manifest))
@@ -192,12 +195,12 @@ class KubeletProcess:
         (self.manifests / f"{name}.json").unlink()
 
     def pod_logs(self, name: str = "*") -> list[Path]:
-        """The log directories of a pod, or of all pods of this kubelet."""
+        """Return the log directories of a pod, or of all pods of this kubelet."""
         folder = Path(str(self._config.get("podLogsDir", "/var/log/pods")))
         return list(folder.glob(f"*_{name}-{self.node}_*"))
 
     def pod_directories(self) -> set[str]:
-        """The uids of the pods that have a directory."""
+        """Return the UIDs of the pods that have a directory."""
         folder = self.root_dir / "pods"
         return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
@@ -205,16 +208,14 @@ class KubeletProcess:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-LOG_LINES_IN_ERRORS:])
 
-    # What it says.
-
     def get(self, path: str, port: int | None = None) -> str:
-        """The body of an HTTP answer of the read-only port, or of another."""
+        """Return the body of an HTTP answer from the read-only port or from another one."""
         url = f"http://127.0.0.1:{port or self.read_only_port}{path}"
         with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT) as answer:
             return str(answer.read().decode())
 
     def debug(self, path: str) -> Any:
-        """What it answers on the socket that is for root alone, decoded from JSON; None for 404."""
+        """Return the JSON that the kubelet serves on its debug socket for root, decoded, or None for 404."""
         connection = http.client.HTTPConnection("localhost", timeout=ANSWER_TIMEOUT)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(ANSWER_TIMEOUT)
@@ -227,42 +228,40 @@ class KubeletProcess:
         return json.loads(body) if answer.status == 200 else None
 
     def explained(self, name: str) -> dict[str, Any] | None:
-        """What it says of why the pod of a manifest is as it is; None if it knows none."""
+        """Return the kubelet's explanation of the state of a manifest's pod, or None if it does not know the pod."""
         found = self.debug(f"/debug/syncloop/explain?pod=default/{self.full_name(name)}")
         return None if found is None else found["pods"][-1]["explanation"]
 
     def explain_command(self, *what: str) -> subprocess.CompletedProcess[str]:
-        """`kubelet explain WHAT` about this kubelet."""
+        """Run `kubelet explain WHAT` for this kubelet."""
         command = [sys.executable, "-m", "cmd.kubelet", "explain", *what, f"--root-dir={self.root_dir}"]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
     def pods(self) -> dict[str, Pod]:
-        """All pods by the name in their manifest, which is their name without the node's."""
+        """Return all pods by the name in their manifest, which is the pod's name without that of the node."""
         items = json.loads(self.get("/pods")).get("items") or []
         return {each.name.removesuffix(f"-{self.node}"): each for each in map(Pod, items)}
 
     def metric(self, name: str) -> float:
-        """The value of a metric that has no labels."""
+        """Return the value of a metric that has no labels."""
         (value,) = (line.split()[1] for line in self.get("/metrics").splitlines() if line.startswith(f"{name} "))
         return float(value)
 
     def logged(self, *texts: str) -> list[str]:
-        """The lines of its log that have all these texts."""
+        """Return the lines of the kubelet's log that contain all these texts."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in lines if all(text in line for text in texts)]
 
     def full_name(self, name: str) -> str:
-        """The name that the pod of a manifest has in the API and in the runtime."""
+        """Return the name that the pod of a manifest has in the API and in the runtime."""
         return f"{name}-{self.node}"
 
-    # Waiting.
-
     def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = TIMEOUT) -> T:
-        """Wait until condition of all pods is true, and return what it returned."""
+        """Wait until `condition`, called with all pods, returns a true value, and return that value."""
         return self._wait(what, lambda: condition(self.pods()), timeout)
 
     def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = TIMEOUT) -> Pod:
-        """Wait until the pod of a manifest is there and condition is true of it."""
+        """Wait until the pod of a manifest exists and meets the condition."""
 
         def look(pods: dict[str, Pod]) -> Pod | None:
             return pods[name] if name in pods and condition(pods[name]) else None
@@ -281,11 +280,11 @@ class KubeletProcess:
         return self.wait_for(f"{', '.join(names)} running", look, timeout)
 
     def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = TIMEOUT) -> T:
-        """Wait until look returns something true, which it may see anywhere, while the process lives."""
+        """Wait until `look` returns a true value, and return it. Fail as soon as the process has ended."""
         return self._wait(what, look, timeout)
 
     def wait_for_log(self, *texts: str, count: int = 1, timeout: float = TIMEOUT) -> list[str]:
-        """Wait until so many lines of the log have all these texts, and return them."""
+        """Wait until `count` lines of the log contain all these texts, and return them."""
 
         def look() -> list[str]:
             found = self.logged(*texts)

@@ -1,4 +1,4 @@
-"""A cluster of one node on this machine: the test API server and a kubelet, each a process, on a private containerd."""
+"""Run a cluster of one node on this machine: the test API server and a kubelet, both processes, with a containerd."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from framework.program import Program
 
 NODE = "e2e-node"
 STOP_TIMEOUT = 20.0
-# Nobody answers there; pods want to be told an address.
+# No DNS server answers at this address, but pods need one in their configuration.
 CLUSTER_DNS = "10.96.0.10"
-# Shorter than a real node's, for tests that wait for the next.
+# The frequency is higher than on a real node, for tests that wait for the next report.
 STATUS_REPORT_FREQUENCY = 10
-# Seconds that a token lives for which the shortest life was asked, for tests that wait until the token is replaced. All
-# other tokens live as long as was asked: a test on a slow machine may look at its token minutes later.
+# A token whose requested lifetime is the shortest possible one lives this many seconds, for tests that wait until the
+# kubelet replaces the token. All other tokens live as long as requested, because a test on a slow machine may read its
+# token minutes later.
 SHORTEST_TOKEN = 60
 
 
 class APIServerProcess:
-    """The API server with its controllers; it tells on its standard output how to reach it."""
+    """Run the API server with its controllers. Its first line of output names its kubeconfigs."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory.parent / "apiserver.log"
@@ -45,7 +46,7 @@ class APIServerProcess:
 
 
 class ClusterKubelet(KubeletProcess):
-    """A kubelet that joins a cluster by a bootstrap kubeconfig, or with one of its own."""
+    """Run a kubelet that joins a cluster with a bootstrap kubeconfig or with a kubeconfig."""
 
     def __init__(
         self,
@@ -62,21 +63,24 @@ class ClusterKubelet(KubeletProcess):
             "clusterDomain": "cluster.local",
             "podLogsDir": str(folder / "pod-logs"),
             "nodeStatusReportFrequency": f"{STATUS_REPORT_FREQUENCY}s",
-            # So that logs are rotated and volumes measured within the time that a test can wait. Only the log that a
-            # test floods gets so large: other tests read what their pods have written since they began.
+            # These values make the kubelet rotate logs and measure volumes within the time that a test can wait. Only
+            # the log that a test floods becomes this large, because other tests read everything that their pods have
+            # written since their start.
             "containerLogMaxSize": "2Mi",
             "containerLogMonitorInterval": "3s",
-            # None of them is to go because a busy node is slow to write and has rotated more often by then.
+            # The number is high so that the kubelet deletes none of the files when it rotates more often, because a
+            # busy node writes slowly.
             "containerLogMaxFiles": 50,
             "volumeStatsAggPeriod": "2s",
             "rotateCertificates": bootstrap_kubeconfig is not None,
             "enableServer": True,
             "authentication": {"x509": {"clientCAFile": str(client_ca)}},
         }
-        # Off unless chosen; a test has many pods wait for their images.
+        # This feature is off by default. A test makes many pods wait for their images.
         flags: dict[str, object] = {"kubeconfig": kubeconfig, "pull-critical-images-first": True}
-        # One more than by default, for tests that read the log of the container before the restart. Garbage collection,
-        # as in Go, counts the new container as dead until it runs, and a busy node may take long to start it.
+        # The value is one more than the default, for tests that read the log of the container before the restart.
+        # Garbage collection, as in Go, counts the new container as dead until it runs, and a busy node may take long to
+        # start it.
         flags["maximum-dead-containers-per-container"] = 2
         if bootstrap_kubeconfig is not None:
             flags["bootstrap-kubeconfig"] = bootstrap_kubeconfig
@@ -84,7 +88,7 @@ class ClusterKubelet(KubeletProcess):
         self._pod_logs = folder / "pod-logs"
 
     def end(self) -> None:
-        """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
+        """Kill the process if it runs. What its pods leave in the runtime disappears with the runtime."""
         if self.alive:
             self.kill()
         for link in Path("/var/log/containers").glob("*.log"):
@@ -93,10 +97,10 @@ class ClusterKubelet(KubeletProcess):
 
 
 class LocalCluster:
-    """A context manager; nothing of it is left when it ends.
+    """Run a cluster of one node. `stop` removes everything that it created.
 
-    `kubeconfig`: of a user who may do everything. `logs`: what its programs say. `kubelet`, `containerd`, `cri`: the
-    node from within.
+    `kubeconfig` is that of a user with all permissions. `logs` returns the logs of the programs. `kubelet`,
+    `containerd` and `cri` give direct access to the node.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -130,7 +134,7 @@ class LocalCluster:
         return sorted(self.folder.glob("*.log"))
 
     def kubelet_usage(self) -> tuple[int, int]:
-        """The threads and the open files of the kubelet."""
+        """Return the number of threads and of open files of the kubelet."""
         process = Path(f"/proc/{self.kubelet.pid}")
         return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
 
@@ -140,8 +144,10 @@ class LocalCluster:
 
 @dataclass(frozen=True)
 class Environment:
-    """The cluster under test. `api` is what the official client's classes take, as in `NodeV1Api(environment.api)`;
-    `local` is what only a cluster made here lets tests see and do.
+    """Describe the cluster under test.
+
+    `api` is the argument of the official client's classes, as in `NodeV1Api(environment.api)`. `local` gives the
+    additional access to a cluster that the tests have started themselves; it is None for another cluster.
     """
 
     kubeconfig: Path

@@ -1,4 +1,4 @@
-"""Many clients that follow logs at one kubelet, all in one thread."""
+"""Run many clients that follow logs from one kubelet, all in one thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _POLL = 0.1
 
 
 class Follower:
-    """One connection, which ends with the response. What was read of the response's body is counted, not kept."""
+    """Follow one log on one connection, which ends with the response. The body is counted but not kept."""
 
     def __init__(self, sock: ssl.SSLSocket, target: str) -> None:
         self.sock = sock
         self.target = target
-        self.begin = b""  # of the response
+        self.begin = b""  # The field holds the beginning of the response.
         self.lines = 0
-        self.last_line_at = 0.0  # by the monotonic clock
+        self.last_line_at = 0.0  # The time is monotonic.
         self.ended = False
 
     @property
@@ -45,7 +45,7 @@ class Follower:
     def _count(self, data: bytes) -> None:
         if len(self.begin) < 1024:
             self.begin += data
-        # Each line that the tests log has one of these; the protocol has none.
+        # Each line that the tests log contains this byte, which the protocol never uses.
         lines = data.count(b"\x03")
         if lines:
             self.lines += lines
@@ -53,7 +53,7 @@ class Follower:
 
 
 class LogFollowers:
-    """A context manager. `followers` are there when it begins, in the order of the targets; each has its answer."""
+    """Run followers within a `with` block. `followers` has one for each target, in the order of the targets."""
 
     def __init__(self, port: int, targets: Iterable[str], context: ssl.SSLContext, address: str = "127.0.0.1") -> None:
         self._address = (address, port)
@@ -84,7 +84,7 @@ class LogFollowers:
         self._selector.close()
 
     def hang_up(self, followers: Iterable[Follower]) -> None:
-        """As a client that is killed."""
+        """Close the followers' connections, like a client that is killed."""
         for each in followers:
             each.ended = True
             each.sock.close()
@@ -100,7 +100,7 @@ class LogFollowers:
 
 
 def insecure_context() -> ssl.SSLContext:
-    """For a kubelet that has signed its certificate itself, and lets everybody in."""
+    """Return a TLS context for a kubelet with a self-signed certificate that accepts every client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -108,7 +108,7 @@ def insecure_context() -> ssl.SSLContext:
 
 
 def line(number: int, stream: str = "stdout") -> bytes:
-    """A line of a log as the runtime writes it, that followers count."""
+    """Return a line of a log in the runtime's format that followers count."""
     seconds = time.time()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1e9):09d}Z"
     return f"{stamp} {stream} F line {number}\x03\n".encode()

@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes, measured in a process of its own."""
+"""Measure in a separate process how much memory a piece of work takes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def peak_growth(module: str, function: str, *args: str) -> float:
-    """Call the module's function, with those arguments, in a new process.
+    """Call the module's function with these arguments in a new process.
 
-    Returns by how many MiB the call raised what that process held in memory, at its highest. Raises AssertionError
-    with what the process has written when the call raises.
+    Return by how many MiB the call raised the peak of the process's resident memory. Raise AssertionError with the
+    output of the process if the call raises.
     """
     command = [sys.executable, "-m", "framework.memory", module, function, *args]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'test'}"}
@@ -27,13 +27,13 @@ def peak_growth(module: str, function: str, *args: str) -> float:
 def _main(module: str, function: str, *args: str) -> None:
     work = getattr(importlib.import_module(module), function)
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # The peak begins anew.
+    Path("/proc/self/clear_refs").write_text("5")  # Writing 5 resets the peak.
     work(*args)
     print((_status("VmHWM") - before) / 1024)
 
 
 def _status(name: str) -> int:
-    """A size of /proc/self/status, in KiB."""
+    """Return a size from /proc/self/status in KiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])

@@ -1,4 +1,4 @@
-"""Every state that the nodes of an API server ever had, in order."""
+"""Record every state of an API server's nodes in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from framework.apiserver.interfaces import Object, Store
 
 
 class NodeHistory:
-    """Records the nodes of a store from when it is made until it is stopped; what somebody has seen in the store before
-    asking is always known here, too. Use it from any thread.
+    """Record the nodes of a store from now on until `stop`. Thread-safe.
+
+    The record contains everything that the caller has already seen in the store.
     """
 
     def __init__(self, store: Store) -> None:
         self._watch = store.watch("nodes")
-        # Guards the versions, and the watch.
+        # The lock guards the versions and the watch.
         self._lock = threading.Lock()
         self._versions: dict[str, list[Object]] = {}
 
@@ -27,19 +28,19 @@ class NodeHistory:
 
     @contextmanager
     def _caught_up(self) -> Iterator[None]:
-        """Hold the lock, with all that has happened recorded."""
+        """Hold the lock, after all past events have been recorded."""
         with self._lock:
             for event in self._watch.pending():
                 self._versions.setdefault(event.object["metadata"]["name"], []).append(event.object)
             yield
 
     def of(self, name: str) -> list[Object]:
-        """The versions of a node."""
+        """Return the versions of a node."""
         with self._caught_up():
             return list(self._versions.get(name, []))
 
     def conditions(self, name: str, kind: str) -> list[dict[str, Any]]:
-        """What a condition of a node has been, each time that it changed."""
+        """Return a condition of a node as it was after each change of its status."""
         found: list[dict[str, Any]] = []
         for version in self.of(name):
             for each in (version.get("status") or {}).get("conditions") or []:
@@ -48,5 +49,5 @@ class NodeHistory:
         return found
 
     def taints(self, name: str) -> set[str]:
-        """The keys of all taints that a node ever had."""
+        """Return the keys of all taints that a node ever had."""
         return {each["key"] for version in self.of(name) for each in version["spec"].get("taints") or []}

@@ -1,12 +1,12 @@
-"""Every call of a plugin goes wrong in every way, while the kubelet needs it.
+"""Make every call of a plugin fail in every way while the kubelet needs it.
 
-Plugins are CSI drivers, DRA drivers and device plugins; how each registers is among their calls.
+Plugins are CSI drivers, DRA drivers and device plugins. The calls of their registration fail, too.
 
-A case is a method and a kind of fault. The methods come from the descriptions of the APIs, so that a new one cannot be
-forgotten: each needs an entry in TRIGGERS or STREAMS, which say what makes the kubelet call it, or in UNUSED.
+A case is a method and a kind of fault. The methods come from the descriptions of the APIs, so that no new one can be
+forgotten. Each needs an entry in TRIGGERS or STREAMS, which say what makes the kubelet call it, or in UNUSED.
 
-All cases of one kind share a node. Calls that are about one pod go wrong side by side, each for a pod of its own. Of
-calls that are about all that a plugin does, one goes wrong at a time; those of different plugins do so side by side.
+All cases of one kind share a node. Calls that are about one pod fail at the same time, each for its own pod. Of the
+calls that are about a whole plugin, one fails at a time, but those of different plugins fail at the same time.
 """
 
 from __future__ import annotations
@@ -41,51 +41,52 @@ from pkg import golang
 BYSTANDER = "bystander"
 NODE = "plugins-node"
 CONFIG: Mapping[str, object] = {
-    # What the kubelet does from time to time it does often.
+    # The kubelet does its periodic work often.
     "syncFrequency": "2s",
     "nodeStatusUpdateFrequency": "1s",
     "volumeStatsAggPeriod": "1s",
 }
-# Few, so that the next cases find no device when one is left to a pod that is gone; but the plugin can prefer one.
+# The number is small, so that a later case finds no device if a deleted pod still holds one, but large enough for the
+# plugin to prefer a device.
 _DEVICES = 2
-# What nearly fills a message of gRPC, and more bytes than one may have.
+# _MANY_DEVICES nearly fill a gRPC message. _TOO_LARGE is a number of bytes that no message may have.
 _MANY_DEVICES = 50_000
 _TOO_LARGE = 5 << 20
 _PATIENCE = 60.0
 
 
 class Who(StrEnum):
-    """Whose calls go wrong."""
+    """Name the plugins whose calls fail."""
 
     CSI = "csi"
     DRA = "dra"
-    OLD_DRA = "old-dra"  # one that speaks but the older version
+    OLD_DRA = "old-dra"  # The driver serves only the older version.
     DEVICE = "device"
 
 
 class StreamKind(StrEnum):
-    """How a stream goes wrong."""
+    """Define how a stream fails."""
 
     ERROR = "error"
-    HANG = "hang"  # never a message
+    HANG = "hang"  # The stream sends no message.
     LATE = "late"
     EMPTY = "empty"
     NONSENSE = "nonsense"
-    END = "end"  # at once, as if all were well
-    MANY = "many"  # small ones, without an end, each with other devices
-    HUGE = "huge"  # as large as they may be, without an end
+    END = "end"  # The stream ends at once, without an error.
+    MANY = "many"  # The stream sends small messages without end, each with other devices.
+    HUGE = "huge"  # The stream sends messages of the largest permitted size without end.
     TOO_LARGE = "too-large"
 
 
 _CSI, _DRA, _OLD_DRA, _HEALTH, _DEVICE, _REGISTRATION = (each.full_name for each in SERVICES[1:])
 
 
-# Methods that the kubelet does not call, as Go's does not: sidecars of CSI drivers do.
+# Neither this kubelet nor the Go kubelet calls these methods. The sidecars of CSI drivers do.
 UNUSED = frozenset({f"csi.v1.Identity/{name}" for name in ("GetPluginInfo", "GetPluginCapabilities", "Probe")})
 
 
 class FaultyNode:
-    """A kubelet, and two plugins of each kind: one whose calls go wrong, and one that has nothing to do with that."""
+    """Run a kubelet and two plugins of each kind: one whose calls fail, and one whose calls succeed."""
 
     def __init__(self, node: RealKubelet, folder: Path, stack: ExitStack) -> None:
         self.node = node
@@ -100,17 +101,17 @@ class FaultyNode:
         self.other_device = stack.enter_context(Device("example.com/other", root, _DEVICES))
 
     def plugin(self, who: Who) -> FaultyPlugin:
-        """The one whose calls go wrong."""
+        """Return the plugin whose calls fail."""
         plugins = {Who.CSI: self.csi, Who.DRA: self.dra, Who.OLD_DRA: self.old_dra, Who.DEVICE: self.device}
         return plugins[who]
 
     @property
     def others(self) -> list[FaultyPlugin]:
-        """Those with which nothing goes wrong."""
+        """Return the plugins whose calls succeed."""
         return [self.other_csi, self.other_dra, self.other_device]
 
     def create(self, name: str, *plugins: FaultyPlugin) -> None:
-        """A pod that needs these plugins."""
+        """Create a pod that needs these plugins."""
         manifest = pod(name, sleeper(), grace=1, schedulerName="nobody", nodeName=None)
         for plugin in plugins:
             plugin.equip(self.node, manifest)
@@ -120,7 +121,7 @@ class FaultyNode:
         dra.bind(self.node, name)
 
     def see_pod_live(self, name: str, *plugins: FaultyPlugin) -> None:
-        """A pod that needs these plugins starts and ends, and nothing is left of it."""
+        """Check that a pod that needs these plugins starts and ends, and that nothing is left of it."""
         self.create(name, *plugins)
         self.node.wait_for_api_running(name, timeout=_PATIENCE)
         self.node.delete(name)
@@ -134,14 +135,14 @@ class FaultyNode:
         self.node.wait_for_condition(f"nothing is left of {name}", lambda: not left(), _PATIENCE)
 
     def of_bystander(self) -> object:
-        """What stays as it is whatever happens to others."""
+        """Return what must not change: the bystander's containers, and what the plugins hold for it."""
         held = [sorted(plugin.holds(BYSTANDER)) for plugin in self.others]
         return self.node.container_ids(BYSTANDER), held
 
 
 @dataclass(frozen=True)
 class _Injected:
-    """A fault: how many calls it has befallen, and how to take it back."""
+    """Describe a fault: how many calls it has hit, and how to remove it."""
 
     hits: Callable[[], int]
     remove: Callable[[], None]
@@ -149,18 +150,18 @@ class _Injected:
 
 @dataclass
 class Case:
-    """A method whose calls go wrong on a node where a bystander runs."""
+    """Describe a method whose calls fail on a node where a bystander runs."""
 
     on: FaultyNode
     method: str
     who: Who
     kind: Kind | StreamKind
     fault: _Injected | None = None
-    # Why the case has failed, if it has.
+    # `failure` says why the case has failed. It is empty if the case has not failed.
     failure: str = ""
 
     def __post_init__(self) -> None:
-        # That of the case's pod.
+        # `name` is the name of the case's pod.
         self.name = f"{self.method.rpartition('/')[2]}-{self.who}-{self.kind}".lower()
 
     @property
@@ -181,7 +182,7 @@ class Case:
             self.node.wait_for_api_running(self.name, timeout=_PATIENCE)
 
     def begin(self) -> None:
-        """Let the calls go wrong from now on."""
+        """Make the calls fail from now on."""
         self.plugin.interceptor.given_up.pop(self.method, None)
         self.fault = self._add(self.trigger.own)
 
@@ -196,7 +197,7 @@ class Case:
             wait_for("the kubelet gives up", lambda: given_up[self.method], _PATIENCE, self.node.end_of_log)
 
     def end(self) -> None:
-        """Let nothing go wrong any more."""
+        """End the fault."""
         assert self.fault is not None
         self.fault.remove()
         self.trigger.afterwards(self)
@@ -210,12 +211,12 @@ class Case:
         return _Injected(lambda: fault.hits, lambda: interceptor.faults.remove(fault))
 
     def _is_mine(self, request: Any) -> bool:
-        """Whether a call is about the case's pod."""
+        """Report whether a call is about the case's pod."""
         names = [each.name for each in getattr(request, "claims", ())]
         return self.name in (getattr(request, "volume_id", "").removesuffix("-disk"), *names)
 
     def recover(self) -> None:
-        """Now that nothing goes wrong, the pod runs and ends as any other."""
+        """Check that the pod runs and ends like any other after the end of the fault."""
         trigger = self.trigger
         latest = self.node.history.latest(self.name)
         if latest is not None and trigger.lies_stay and self.kind in (Kind.EMPTY, Kind.NONSENSE):
@@ -228,8 +229,10 @@ class Case:
         self.on.wait_until_nothing_is_left(self.name, self.plugin)
 
     def _wait_until_it_runs(self) -> None:
-        """A pod that was refused does not come back: then it is made again, as its controller would, as often as a
-        plugin that registers meanwhile is not known yet.
+        """Wait until the pod runs. Create a rejected pod again, as its controller would.
+
+        The kubelet may reject the pod several times as long as it does not know the plugin that registers at the same
+        time.
         """
         deadline = time.monotonic() + _PATIENCE
         while self._wait_until_it_runs_or_failed().phase == "Failed":
@@ -252,8 +255,6 @@ class Case:
         self.name += "-again"
         self.create()
 
-    # What makes the kubelet call.
-
     def create(self) -> None:
         self.on.create(self.name, self.plugin)
 
@@ -264,15 +265,13 @@ class Case:
         self.plugin.register_again()
 
     def register_and_create(self) -> None:
-        """The plugin comes anew, and the pod needs it."""
+        """Register the plugin again, and create a pod that needs it."""
         self.register_again()
         self.create()
 
     def grow(self) -> None:
         for name in (self.name, f"{self.name}-disk"):
             csi.grow(self.node.cluster, name)
-
-    # What works afterwards.
 
     def has_grown(self) -> None:
         cluster = self.node.cluster
@@ -293,24 +292,24 @@ class Case:
 
 
 def _nothing(case: Case) -> None:
-    """For calls that the kubelet makes all the time, and where nothing is to be done."""
+    """Do nothing: the kubelet makes the call all the time, or the case has nothing to do."""
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """What makes the kubelet call a method of a plugin, of each of these kinds."""
+    """Describe what makes the kubelet call a method, and of which plugins."""
 
     who: Sequence[Who]
     act: Callable[[Case], None]
-    # The calls that go wrong are those about the case's pod alone; else all.
+    # Only the calls about the case's pod fail. Otherwise all calls fail.
     own: bool = False
-    # The pod runs before the calls go wrong.
+    # The pod runs before the calls fail.
     pod_runs: bool = False
-    # What the plugin does once nothing goes wrong any more.
+    # `afterwards` is what the plugin does after the end of the fault.
     afterwards: Callable[[Case], None] = _nothing
-    # What the plugin lied about stays with the pod, as in Go: its controller has to make another one.
+    # The pod keeps a false answer of the plugin, as in Go, so its controller has to create another pod.
     lies_stay: bool = False
-    # Waits until the call has done its work.
+    # `works` waits until the call has had its effect.
     works: Callable[[Case], None] = _nothing
 
 
@@ -339,7 +338,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     f"{_DRA}/NodeUnprepareResources": _at_end(Who.DRA),
     f"{_OLD_DRA}/NodePrepareResources": _at_start(Who.OLD_DRA),
     f"{_OLD_DRA}/NodeUnprepareResources": _at_end(Who.OLD_DRA),
-    # What it can do a plugin says but once.
+    # The kubelet asks for the options once for each registration.
     f"{_DEVICE}/GetDevicePluginOptions": Trigger(
         [Who.DEVICE], Case.register_and_create, afterwards=Case.register_again
     ),
@@ -350,7 +349,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     f"{_REGISTRATION}/NotifyRegistrationStatus": _at_registration(Who.CSI, Who.DRA, Who.DEVICE),
 }
 STREAMS: Mapping[str, Trigger] = {
-    # A plugin that sees its stream end registers again.
+    # A plugin whose stream ends registers again.
     f"{_DEVICE}/ListAndWatch": Trigger([Who.DEVICE], Case.register_and_create, afterwards=Case.register_again),
     f"{_HEALTH}/NodeWatchResources": Trigger([Who.DRA], Case.register_again, pod_runs=True, works=Case.health_is_known),
 }
@@ -407,7 +406,7 @@ def _too_large(stream: Iterator[Any], ctx: golang.Context) -> Iterator[Any]:
 
 
 def _of_devices(kind: type[Any], names: Sequence[str]) -> Any:
-    """A message of the stream, which says that these devices are healthy."""
+    """Return a message of the stream that reports these devices as healthy."""
     if kind is pluginapi.ListAndWatchResponse:
         return kind(devices=[pluginapi.Device(ID=name, health=deviceplugin.HEALTHY) for name in names])
     devices = [drahealth.DeviceIdentifier(pool_name=NODE, device_name=name) for name in names]
@@ -448,7 +447,7 @@ def cases(kinds: Sequence[Kind | StreamKind]) -> pytest.MarkDecorator:
 
 
 class Round:
-    """The life of a node in whose course all calls of plugins go wrong in these ways."""
+    """Run a node on which all calls of plugins fail in these ways, one group of cases after the other."""
 
     def __init__(self, on: FaultyNode, kinds: Sequence[Kind | StreamKind]) -> None:
         self._on = on
@@ -465,11 +464,11 @@ class Round:
             self._run([case for case in several if case is not None], self._see_pod_of_others_live)
 
     def check(self, *key: Any) -> None:
-        """Raises AssertionError that says why the case has failed."""
+        """Raise AssertionError with the reason if the case has failed."""
         assert not self._cases[key].failure, self._cases[key].failure
 
     def _run(self, several: Sequence[Case], meanwhile: Callable[[Sequence[Case]], object]) -> None:
-        """Let the calls go wrong, and see that the kubelet, the bystander, other pods and the cases' get over it."""
+        """Make the calls fail, and check that the kubelet, the bystander, other pods and the cases' pods recover."""
         before = self._on.of_bystander()
         side_by_side(several, Case.prepare)
         each(several, Case.begin)
@@ -495,7 +494,7 @@ class Round:
 
 @contextmanager
 def round_of(kinds: Sequence[Kind | StreamKind], folder: Path) -> Iterator[Round]:
-    """A cluster and a node that has lived its life."""
+    """Run a cluster and a node, and yield the node's round when it is over."""
     with Cluster(folder / "cluster") as cluster:
         history = PodHistory(cluster.store)
         try:
@@ -509,7 +508,7 @@ def round_of(kinds: Sequence[Kind | StreamKind], folder: Path) -> Iterator[Round
 
 @contextmanager
 def _node_with_bystander(folder: Path, cluster: Cluster, history: PodHistory) -> Iterator[FaultyNode]:
-    """A kubelet with plugins whose calls can go wrong, and a pod that has nothing to do with that."""
+    """Run a kubelet with plugins whose calls can fail, and a bystander pod that uses only the other plugins."""
     kubelet = HastyKubelet(folder / "k", NODE, cluster, history, CONFIG)
     with running(kubelet) as node, ExitStack() as stack:
         on = FaultyNode(node, folder, stack)

@@ -1,4 +1,4 @@
-"""Every state that the pods of an API server ever had, in order, and what must never happen in it."""
+"""Record every state of an API server's pods in order, and check what must never happen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatu
 
 @dataclass(frozen=True)
 class Version(Pod):
-    """A pod as it once was; type is that of the watch's event, and DELETED comes with the last state."""
+    """Hold a version of a pod; `type` is the type of the watch event. DELETED comes with the last state."""
 
     type: str
 
@@ -30,18 +30,18 @@ class Version(Pod):
 
     @property
     def deleted(self) -> bool:
-        """Whether it has been asked to go."""
+        """Report whether somebody has requested the pod's deletion."""
         return "deletionTimestamp" in self.json["metadata"]
 
     @property
     def grace(self) -> int | None:
-        """Within how many seconds it was asked to go."""
+        """Return the deletion's grace period in seconds, or None if nobody has requested a deletion."""
         found: int | None = self.json["metadata"].get("deletionGracePeriodSeconds")
         return found
 
     @property
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """The statuses of all containers by their names."""
+        """Return the statuses of all containers by their names."""
         return {each["name"]: each for kind in _KINDS for each in self.status.get(kind) or []}
 
     @property
@@ -54,15 +54,15 @@ class Version(Pod):
 
 
 class PodHistory:
-    """Records the pods of a store from when it is made until it is stopped, what has been before excepted.
+    """Record the pods of a store from now on until `stop`. Thread-safe.
 
-    It looks into the store itself, so that no fault of the server hides anything; what somebody has seen there before
-    asking is always known here, too. Use it from any thread.
+    The record comes from the store itself, so that no fault of the server hides anything. It contains everything that
+    the caller has already seen in the store.
     """
 
     def __init__(self, store: Store) -> None:
         self._watch = store.watch("pods")
-        # Guards the versions, and the watch.
+        # The lock guards the versions and the watch.
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], list[Version]] = {}
         self._all: list[Version] = []
@@ -73,7 +73,7 @@ class PodHistory:
 
     @contextmanager
     def _caught_up(self) -> Iterator[None]:
-        """Hold the lock, with all that has happened recorded."""
+        """Hold the lock, after all past events have been recorded."""
         with self._lock:
             for event in self._watch.pending():
                 metadata = event.object["metadata"]
@@ -82,34 +82,32 @@ class PodHistory:
                 self._versions.setdefault((metadata["namespace"], metadata["name"]), []).append(version)
             yield
 
-    # What has been.
-
     def all(self) -> list[Version]:
-        """The versions of all pods."""
+        """Return the versions of all pods."""
         with self._caught_up():
             return list(self._all)
 
     def of(self, name: str, uid: str = "", namespace: str = "default") -> list[Version]:
-        """The versions of a pod, or of all that had the name if no uid is given."""
+        """Return the versions of a pod, or of all pods that had this name if no UID is given."""
         with self._caught_up():
             found = self._versions.get((namespace, name), [])
             return [each for each in found if uid in ("", each.uid)]
 
     def latest(self, name: str, namespace: str = "default") -> Version | None:
-        """The pod as it is now; None if there is none."""
+        """Return the pod's current version, or None if the pod does not exist."""
         found = self.of(name, namespace=namespace)
         return found[-1] if found and found[-1].type != DELETED else None
 
     def present(self) -> list[Version]:
-        """All pods as they are now."""
+        """Return the current versions of all pods."""
         with self._caught_up():
             return [found[-1] for found in self._versions.values() if found[-1].type != DELETED]
 
 
 def assert_history_monotonic(versions: Iterable[Version]) -> None:
-    """Check that no pod ever went backwards, however many are among these versions, in the order in which they were.
+    """Check that no pod's status ever moved backwards. The versions, of any number of pods, are in their order.
 
-    What another than the kubelet wrote must not be among them.
+    They must not include versions that a program other than the kubelet wrote.
     """
     by_uid: dict[str, list[Version]] = {}
     for version in versions:
@@ -121,7 +119,7 @@ def assert_history_monotonic(versions: Iterable[Version]) -> None:
 
 
 def assert_never_unready(versions: Sequence[Version]) -> None:
-    """Check that a pod, once ready, stayed so until it was asked to go."""
+    """Check that a ready pod stayed ready until its deletion was requested."""
     ready = False
     for version in versions:
         if version.deleted:
@@ -131,7 +129,7 @@ def assert_never_unready(versions: Sequence[Version]) -> None:
 
 
 def _steps_back(before: Version, after: Version) -> Iterator[str]:
-    """What of a pod's next version is less than there was."""
+    """Yield what has moved backwards in a pod's next version."""
     at = f"at {after.version}"
     if before.type == DELETED:
         yield f"is there again {at}"
@@ -176,12 +174,13 @@ def _condition_steps_back(before: dict[str, Any], after: dict[str, Any] | None) 
     if after is None:
         return "is gone"
     was, now = before.get("lastTransitionTime") or "", after.get("lastTransitionTime") or ""
-    # It may have changed and changed back between two writes, so the time may grow while the status is the same.
+    # The condition may have changed and changed back between two writes, so the time may advance while the status stays
+    # the same.
     return f"lastTransitionTime {was} became {now}" if now < was else ""
 
 
 def _containers_come_back(versions: Iterable[Version]) -> list[str]:
-    """The containers that were replaced and are what the status shows again."""
+    """Find the containers that the status shows again after another container has replaced them."""
     faults = []
     shown: dict[str, list[str]] = {}
     for version in versions:

@@ -1,6 +1,6 @@
-"""Pods for tests that want the same of them whichever way they came: from the API server or from a manifest.
+"""Create and observe pods in the same way, whether they come from the API server or from a manifest.
 
-Static pods are seen by their mirrors. Names are those of the manifests, here as there.
+The tests see static pods through their mirror pods. All names are those in the manifests.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from framework.recorder import Seen
 from framework.waiting import wait_for
 
 CONFIG_HASH = "kubernetes.io/config.hash"
-# What a shell says when SIGKILL for all of a container reached its child before itself.
+# A shell prints this word when SIGKILL, sent to all processes of a container, reached its child before the shell.
 _CHILD_KILLED = "Killed"
-# For scripts: `say WORDS` writes a line with the machine's uptime, in seconds with two decimals, before the words.
+# In scripts, `say WORDS` writes a line with the machine's uptime, in seconds with two decimals, before the words.
 SAY = 'say() { read up idle < /proc/uptime; echo "$up $*"; }; '
 
 
 def teller(script: str, name: str = "main", **fields: object) -> dict[str, Any]:
-    """A busybox container whose script can `say` something."""
+    """Return a busybox container whose script can use `say`."""
     return shell(SAY + script, name, **fields)
 
 
 @dataclass(frozen=True)
 class Said:
-    """A line that a container wrote, by itself, with its time: seconds of the machine's uptime."""
+    """Describe a line that a container wrote with `say`. `at` is the machine's uptime in seconds."""
 
     at: float
     text: str
@@ -45,7 +45,7 @@ class Said:
 
 
 class ContainerLog:
-    """The log of a container whose lines begin with the uptime. It can be read when the file has been removed, too."""
+    """Read a container's log whose lines begin with the uptime. It stays readable after the file has been removed."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -54,7 +54,7 @@ class ContainerLog:
         self._file.close()
 
     def raw(self) -> list[str]:
-        """What was written, line by line, without what the runtime puts before it."""
+        """Return the container's lines without the prefix of the runtime."""
         size = os.fstat(self._file.fileno()).st_size
         lines = os.pread(self._file.fileno(), size, 0).decode(errors="replace").split("\n")
         return [line.split(" ", 3)[3] for line in lines[:-1]]
@@ -69,12 +69,12 @@ class ContainerLog:
         return found
 
     def when(self, text: str) -> list[float]:
-        """The times at which exactly this was said."""
+        """Return the times at which the container said exactly this text."""
         return [said.at for said in self.lines() if said.text == text]
 
 
 class Pods:
-    """Pods of a namespace that are made through the API server."""
+    """Create the pods of a namespace through the API server."""
 
     way = "api"
 
@@ -87,22 +87,20 @@ class Pods:
         self.namespace.create(manifest)
 
     def delete(self, name: str) -> None:
-        """Begin the end of a pod; does not wait."""
+        """Request the deletion of a pod. The method does not wait."""
         self.namespace.core.delete_namespaced_pod(name, self.namespace.name)
 
     def full_name(self, name: str) -> str:
-        """The name that the API server and the runtime know."""
+        """Return the name by which the API server and the runtime know the pod."""
         return name
 
     def uid(self, name: str) -> str:
-        """What the kubelet calls it, too, in directories."""
+        """Return the UID by which the kubelet, too, knows the pod, for example in the names of directories."""
         return str(self.namespace.history(self.full_name(name))[-1].object.metadata.uid)
 
     def close(self) -> None:
         for log in self._logs:
             log.close()
-
-    # Looking and waiting, as with a Namespace.
 
     def latest(self, name: str) -> V1Pod | None:
         return self.namespace.pods.latest(self.full_name(name))
@@ -133,10 +131,8 @@ class Pods:
     def wait_deleted(self, name: str, timeout: float = TIMEOUT) -> Seen:
         return self.namespace.wait_deleted(self.full_name(name), timeout)
 
-    # The node from within.
-
     def log(self, name: str, container: str = "main", restart: int = 0) -> ContainerLog:
-        """The log of a container that runs, or has run until lately; waits until there is one."""
+        """Wait until a container has a log, and return the log. The container runs or has recently run."""
         assert self._local is not None, "a test that uses this is to be marked local"
         folder = f"{self.namespace.name}_{self.full_name(name)}_{self.uid(name)}"
         path = self._local.folder / "pod-logs" / folder / container / f"{restart}.log"
@@ -145,7 +141,7 @@ class Pods:
         return self._logs[-1]
 
     def wait_for_said(self, log: ContainerLog, text: str, count: int = 1, timeout: float = TIMEOUT) -> list[float]:
-        """Wait until something was said so often; the times."""
+        """Wait until the container has said this text `count` times, and return the times."""
 
         def look() -> list[float]:
             return found if len(found := log.when(text)) >= count else []
@@ -154,7 +150,7 @@ class Pods:
 
 
 class StaticPods(Pods):
-    """Static pods: of manifests in the kubelet's directory."""
+    """Create static pods, from manifests in the kubelet's directory."""
 
     way = "static"
 

@@ -1,4 +1,4 @@
-"""Pods as tests write and read them: plain JSON objects, so that no code of the kubelet is trusted here."""
+"""Read and write pods as plain JSON objects, so that the tests do not rely on the kubelet's code."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Manifest = dict[str, Any]
 
 
 def shell(script: str, name: str = "main", **fields: object) -> dict[str, Any]:
-    """A busybox container that runs a shell script."""
+    """Return a busybox container that runs a shell script."""
     return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **fields}
 
 
 def sleeper(name: str = "main", **fields: object) -> dict[str, Any]:
-    """A container that does nothing, and ends at once when told to."""
+    """Return a container that does nothing and exits at once on SIGTERM."""
     return shell("trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done", name, **fields)
 
 
 def pod(name: str, *containers: dict[str, Any], grace: int = 2, **spec: object) -> Manifest:
-    """A Pod manifest."""
+    """Return the manifest of a pod."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -33,7 +33,7 @@ def pod(name: str, *containers: dict[str, Any], grace: int = 2, **spec: object) 
 
 
 def with_evidence(manifest: Manifest, folder: Path) -> Manifest:
-    """Mount a directory of the host at /evidence in all containers, for them to write down what they see."""
+    """Mount a directory of the host at /evidence in all containers, which record there what they see."""
     folder.mkdir(exist_ok=True)
     spec = manifest["spec"]
     spec.setdefault("volumes", []).append({"name": "evidence", "hostPath": {"path": str(folder)}})
@@ -43,13 +43,13 @@ def with_evidence(manifest: Manifest, folder: Path) -> Manifest:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file that may not exist yet."""
+    """Return the lines of a file that may not exist yet."""
     return path.read_text().splitlines() if path.exists() else []
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod as the kubelet's /pods shows it."""
+    """Hold a pod as the kubelet's /pods shows it."""
 
     json: dict[str, Any]
 
@@ -71,23 +71,23 @@ class Pod:
 
     @property
     def running(self) -> bool:
-        """Whether all containers run and are ready."""
+        """Report whether all containers run and are ready."""
         statuses = self.status.get("containerStatuses") or []
         return self.phase == "Running" and bool(statuses) and all(each.get("ready") for each in statuses)
 
     def container(self, name: str = "main", kind: str = "containerStatuses") -> dict[str, Any]:
-        """The status of a container; empty while there is none."""
+        """Return the status of a container, or an empty one while there is none."""
         return next((each for each in self.status.get(kind) or [] if each["name"] == name), {})
 
     def container_id(self, name: str = "main") -> str:
-        """The runtime's id of a container, without its scheme."""
+        """Return the runtime's ID of a container, without its scheme."""
         return str(self.container(name).get("containerID", "")).rpartition("/")[2]
 
     def restarts(self, name: str = "main", kind: str = "containerStatuses") -> int:
         return int(self.container(name, kind).get("restartCount", 0))
 
     def state(self, name: str = "main", which: str = "state") -> dict[str, Any]:
-        """The part of a state that is set, its kind under "is": {"is": "waiting", "reason": ...}."""
+        """Return the part of a state that is set, with its kind under "is": {"is": "waiting", "reason": ...}."""
         state = self.container(name).get(which) or {}
         return next(({"is": kind, **(value or {})} for kind, value in state.items() if value is not None), {})
 

@@ -1,21 +1,21 @@
-"""Ports for what the tests start."""
+"""Choose ports for the programs that the tests start."""
 
 from __future__ import annotations
 
 import random
 import socket
 
-# Below those that systems choose for connections and for who asks for any port: none of them takes one between its
-# choice and its use.
+# The range is below the ports that systems choose for connections and for port 0. So the system assigns none of these
+# ports between our choice and its use.
 _PORTS = range(20000, 30000)
-# For each port that was given, what tells other processes so until this one ends.
+# For each chosen port, a bound socket keeps other processes from choosing it until this process ends.
 _given: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on now. No test of this machine gets it again.
+    """Return a free TCP port of the loopback address. No other test of this machine gets the same port.
 
-    So a kubelet that was killed can come back to its port.
+    A kubelet that was killed can therefore use its port again.
     """
     while True:
         port = random.choice(_PORTS)
@@ -33,7 +33,7 @@ def _is_free(port: int) -> bool:
 
 
 def _reserve(port: int) -> bool:
-    """Take a name of the kernel's that stands for the port, unless another process has it, which other suites may."""
+    """Reserve the port by binding an abstract socket name, unless another process, perhaps of another suite, has it."""
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0kubelet-test-port-{port}")

@@ -1,4 +1,4 @@
-"""What tests have to know of the pytest processes that run them: with --numprocesses there are several at a time."""
+"""Describe the pytest process that runs the tests; with --numprocesses there are several."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _KEY = "left_out"
 
 
 def worker() -> str:
-    """The name of this process among several; nothing if it is the only one."""
+    """Return the name of this process among several, or "" if it is the only one."""
     return os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 def logs_folder(suite: str) -> Path:
-    """Where logs are kept of what failed; each process has its own."""
+    """Return the directory for the logs of failed tests. Each process has its own."""
     return ROOT / ".build" / suite / worker()
 
 
 class LeftOut:
-    """A plugin that deselects tests of a directory that cannot run here, and says so, whichever process found out."""
+    """Deselect tests of a directory that cannot run here, and report them, whichever process found the reason."""
 
     def __init__(self, directory: Path, reason: Callable[[pytest.Item], str]) -> None:
-        """reason: why a test cannot run; nothing if it can."""
+        """Create the plugin. `reason` returns why a test cannot run, or "" if it can."""
         self._directory = directory
         self._reason = reason
         self._lines: dict[str, None] = {}
@@ -41,7 +41,7 @@ class LeftOut:
         items[:] = [item for item in items if item not in reasons]
         config.hook.pytest_deselected(items=list(reasons))
         self._lines = {f"left out: {item.nodeid}: {reason}": None for item, reason in reasons.items()}
-        # To the process that reports.
+        # The process that reports receives this.
         output: dict[str, Any] = getattr(config, "workeroutput", {})
         output[_KEY] = [*output.get(_KEY, []), *self._lines]
 
@@ -50,25 +50,25 @@ class LeftOut:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A process that ran tests has ended; it left out the same as all others."""
+        """Collect the report of a process that ran tests. All processes leave out the same tests."""
         lines: Sequence[str] = getattr(node, "workeroutput", {}).get(_KEY, [])
         self._lines.update(dict.fromkeys(lines))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """With several processes nothing was said when tests were collected."""
+        """Report the tests at the end, because with several processes pytest prints no report after the collection."""
         if config.getoption("numprocesses", None):
             for line in self._lines:
                 terminalreporter.write_line(line)
 
 
 class SlowestFirst:
-    """A plugin that puts files of a directory before all others of it, so that no process is left with them at the end.
+    """Put certain files of a directory before all others, so that none of them is still running at the end.
 
-    Processes begin files in this order with --no-loadscope-reorder.
+    With --no-loadscope-reorder, the processes start files in this order.
     """
 
     def __init__(self, directory: Path, names: Sequence[str]) -> None:
-        """names: the files, the slowest first. Raises FileNotFoundError for one that is not there."""
+        """Create the plugin. `names` are the files, the slowest first. Raise FileNotFoundError for a missing one."""
         self._ranks = {(directory / name).resolve(strict=True): rank for rank, name in enumerate(names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""A program of the tests as a process, which says a line on its standard output once it serves."""
+"""Run a program of the tests as a process that writes a line to its standard output when it serves."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from framework.containerd import ROOT
 
 
 def environment() -> dict[str, str]:
-    """That of this process, with which another finds the modules of the checkout and those under test/."""
+    """Return this process's environment, with a PYTHONPATH that contains the checkout and test/."""
     return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"}
 
 
 class Program:
-    """`python -m` of a module in the checkout or under test/. It can be started again once it has ended."""
+    """Run `python -m` with a module of the checkout or of test/. The program can start again after its end."""
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path) -> None:
         self._module = module
@@ -27,7 +27,7 @@ class Program:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
-        """Returns, when it serves, the line that it said. Raises RuntimeError when it ends instead."""
+        """Start the program and return its first line when it serves. Raise RuntimeError if it ends instead."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -49,9 +49,9 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def end(self, number: signal.Signals, timeout: float = 30) -> None:
-        """Send it a signal and wait until it has ended; twice does nothing.
+        """Send the program a signal and wait until it has ended. If it does not run, the call does nothing.
 
-        It is killed after timeout seconds, which raises subprocess.TimeoutExpired.
+        After `timeout` seconds the method kills the program and raises subprocess.TimeoutExpired.
         """
         if self._process is None:
             return

@@ -1,4 +1,4 @@
-"""A plugin of pytest: a cluster and a node for each test that wants them, and a kubelet whose log keeps quiet.
+"""Extend pytest with fixtures for a cluster and a node, and show the kubelet's log only when a test fails.
 
 def test_my_program(cluster, node, wait_for):
     ...
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# In seconds.
+# The default timeout is in seconds.
 _TIMEOUT = 30.0
 _LOG = pytest.StashKey[io.StringIO]()
 
 
 class WaitFor(Protocol):
-    """What the fixture `wait_for` is."""
+    """Define the type of the fixture `wait_for`."""
 
     def __call__(self, what: str, look: Callable[[], T], timeout: float = ...) -> T: ...
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the kubelet logged until now, if the test has failed."""
+    """Show what the kubelet has logged if the test has failed."""
     report = yield
     log = item.stash.get(_LOG, None)
     if report.failed and log is not None and (text := log.getvalue()):
@@ -46,7 +46,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def _quiet_log(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep what the kubelet logs for the report of a test that fails."""
+    """Keep the kubelet's log for the report of a failing test."""
     from pkg import klog
 
     log = io.StringIO()
@@ -58,7 +58,7 @@ def _quiet_log(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def cluster(_quiet_log: None, tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster without nodes; `node` adds one."""
+    """Run a cluster without nodes. The fixture `node` adds one."""
     from .apiserver.cluster import Cluster
 
     with Cluster(tmp_path / "cluster") as cluster:
@@ -67,7 +67,7 @@ def cluster(_quiet_log: None, tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def node(cluster: Cluster) -> Iterator[HollowNode]:
-    """A node of the cluster, node-1, that is Ready, and does not keep a test waiting."""
+    """Run a quick node of the cluster, node-1, which is Ready."""
     from .hollow_node import HollowNode
 
     with HollowNode(cluster, "node-1", quick=True) as node:
@@ -76,7 +76,7 @@ def node(cluster: Cluster) -> Iterator[HollowNode]:
 
 @pytest.fixture
 def kubeconfig(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kubeconfig of a user who may do everything in the cluster; KUBECONFIG names it during the test."""
+    """Return the kubeconfig of a user with all permissions. During the test KUBECONFIG names it."""
     path = cluster.admin_kubeconfig
     monkeypatch.setenv("KUBECONFIG", str(path))
     return path
@@ -84,7 +84,7 @@ def kubeconfig(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def wait_for() -> WaitFor:
-    """Call `look` until what it returns is true, and return that; fails the test after `timeout` seconds."""
+    """Call `look` until its result is true, and return that result. Fail the test after `timeout` seconds."""
     return _wait_for
 
 

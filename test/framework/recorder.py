@@ -1,4 +1,4 @@
-"""All that happens to objects of an API server, recorded by a watch: to wait without asking, and to look back."""
+"""Record everything that happens to objects of an API server, so that tests can wait without polling and look back."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from urllib3.exceptions import HTTPError, ProtocolError
 
 R = TypeVar("R")
 
-# Types of events that a watch tells of.
+# These are the types of the events of a watch.
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
-# Seconds until the next attempt, when the API server is away.
+# RETRY is the time, in seconds, before the next attempt when the API server does not answer.
 RETRY = 0.2
-# Seconds until a watch that has not ended is told to end again.
+# STOP_RETRY is the time, in seconds, after which a watch that has not ended is told again to end.
 STOP_RETRY = 0.1
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One version of an object, a model of the client's. `type` is that of the watch, `at` the monotonic time when it
-    came.
+    """Hold one version of an object.
+
+    `object` is a model of the client. `type` is the type of the watch event, and `at` the monotonic time when it came.
     """
 
     type: str
@@ -34,17 +35,20 @@ class Seen:
 
 
 class Recorder:
-    """Watches from when it is made until it is stopped, over ends of the watch and absences of the server.
+    """Watch objects from now on until `stop`, even if the watch or the server ends meanwhile. Thread-safe.
 
-    Objects are known by name: use one for each namespace. Safe from any thread; `wait_for` is woken by what
-    happens and asks nobody.
+    Objects are known by name, so each namespace needs its own Recorder. Events wake `wait_for`, which sends no
+    requests.
     """
 
     def __init__(self, list_objects: Callable[..., Any], *args: str) -> None:
-        """Take what `Watch.stream` takes, as in `Recorder(core.list_namespaced_pod, "default")`."""
+        """Start to record.
+
+        The arguments are those of `Watch.stream`, as in `Recorder(core.list_namespaced_pod, "default")`.
+        """
         self._list_objects = list_objects
         self._args = args
-        # Guards what follows. Whoever waits looks at it while holding it, so it is reentrant.
+        # The condition guards the fields below. It is reentrant because `wait_for` calls `look` while holding it.
         self._changed = threading.Condition(threading.RLock())
         self._seen: dict[str, list[Seen]] = {}
         self._stopping = threading.Event()
@@ -56,32 +60,30 @@ class Recorder:
     def stop(self) -> None:
         self._stopping.set()
         while self._thread.is_alive():
-            # Again, for a watch that was just beginning takes no notice.
+            # This is repeated because a watch that is just starting ignores the call.
             self._watch.stop()
             self._thread.join(STOP_RETRY)
 
-    # What was seen.
-
     def history(self, name: str) -> list[Seen]:
-        """All versions of the object of this name, and of others that had the name before, oldest first."""
+        """Return all versions of the objects that have or had this name, the oldest first."""
         with self._changed:
             return list(self._seen.get(name, []))
 
     def latest(self, name: str) -> Any:
-        """The object as it is now; None if there is none."""
+        """Return the object's current version, or None if the object does not exist."""
         with self._changed:
             seen = self._seen.get(name)
             return seen[-1].object if seen and seen[-1].type != DELETED else None
 
     def all(self) -> list[Any]:
-        """All objects that there are now, by name."""
+        """Return all objects that exist now, sorted by name."""
         with self._changed:
             return [found for name in sorted(self._seen) if (found := self.latest(name)) is not None]
 
     def wait_for(self, what: str, look: Callable[[], R], timeout: float, describe: Callable[[], object]) -> R:
-        """Return what look returns once that is true; it is asked again whenever something has happened.
+        """Return the result of `look` once it is true. Each event makes the method call `look` again.
 
-        Raises AssertionError after timeout seconds.
+        Raise AssertionError after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -91,18 +93,17 @@ class Recorder:
                 self._changed.wait(left)
             return found
 
-    # Watching.
-
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._follow(self._catch_up())
             except (ApiException, HTTPError):
-                # It may be away for as long as a test wants, or have forgotten the version: begin anew.
+                # The server may be away for as long as a test wants, or may have forgotten the version. In both cases,
+                # list again.
                 self._stopping.wait(RETRY)
 
     def _catch_up(self) -> str:
-        """Note what changed since we last watched; return the version to go on from."""
+        """Record what has changed since the last watch, and return the version from which to continue."""
         found = self._list_objects(*self._args)
         with self._changed:
             present = {each.metadata.name for each in found.items}
@@ -116,9 +117,9 @@ class Recorder:
         return str(found.metadata.resource_version)
 
     def _follow(self, version: str) -> None:
-        """Note what happens until told to stop.
+        """Record events until `stop`.
 
-        Raises ApiException if the server has forgotten the version, HTTPError if it is away.
+        Raise ApiException if the server has forgotten the version, and HTTPError if it is away.
         """
         while not self._stopping.is_set():
             since = {"resource_version": version, "allow_watch_bookmarks": True}
@@ -128,7 +129,7 @@ class Recorder:
                     if event["type"] != BOOKMARK:
                         self._note(event["type"], event["object"])
             except ProtocolError:
-                # The connection was cut: go on from there, so that no version is missed.
+                # The connection was cut. Continue from the same version, so that no version is missed.
                 continue
 
     def _note(self, type_: str, obj: Any) -> None:

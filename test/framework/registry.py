@@ -1,4 +1,4 @@
-"""A registry that belongs to the tests alone: Debian's docker-registry on a loopback port, and a gate in front of it.
+"""Run an image registry for the tests alone: Debian's docker-registry on a loopback port, and a gate in front of it.
 
 registry = Registry(folder)
 registry.start()
@@ -28,20 +28,20 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 USER, PASSWORD = "puller", "open sesame"
-# bcrypt, the one hash that the registry takes, of the password.
+# This is the bcrypt hash of the password. The registry accepts no other kind of hash.
 _HTPASSWD = f"{USER}:$2b$04$KigBlxniO5fsCxRswESjjepyp.e7lc6O7Db4/tcB1AJ0FJjDISPQ2\n"
 
 _PROGRAM = "docker-registry"
-# The first byte of whoever wants to speak TLS.
+# A TLS connection begins with this byte.
 _TLS_HANDSHAKE = b"\x16"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 START_TIMEOUT = 120.0
-# How long a request may stay at the gate, so that no test hangs for ever.
+# GATE_TIMEOUT is the time, in seconds, that the gate holds a request, so that no test hangs forever.
 GATE_TIMEOUT = 600.0
 
 
 class Registry:
-    """With a password, only USER with PASSWORD may pull. Not thread-safe."""
+    """Run a registry. With `password`, only USER with PASSWORD may pull. Not thread-safe."""
 
     def __init__(self, folder: Path, password: bool = False) -> None:
         if shutil.which(_PROGRAM) is None:
@@ -71,14 +71,14 @@ class Registry:
         wait_for("the registry answers", self._answers, START_TIMEOUT, self.log.read_text)
 
     def stop(self) -> None:
-        """End it; what was pushed is there at the next start."""
+        """Kill the registry. It has its images again at the next start."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def push(self, repository: str, tag: str, image: str = "busybox", **labels: str) -> str:
-        """Push one of the images of hack/build_images, and return its name here. Other labels are another image."""
+        """Push an image of hack/build_images and return its name here. Other labels result in another image."""
         with tarfile.open(archive_of(image)) as layout:
             (described,) = _json(layout, "index.json")["manifests"]
             manifest = _json(layout, _path(described["digest"]))
@@ -93,7 +93,7 @@ class Registry:
         return f"{self.host}/{repository}:{tag}"
 
     def digest_of(self, image: str) -> str:
-        """The name of a pushed image by its digest."""
+        """Return the name of a pushed image with its digest."""
         repository, _, tag = image.removeprefix(f"{self.host}/").rpartition(":")
         answer = self._request("HEAD", f"/v2/{repository}/manifests/{tag}")
         return f"{self.host}/{repository}@{answer['Docker-Content-Digest']}"
@@ -113,7 +113,7 @@ class Registry:
         return True
 
     def _request(self, method: str, path: str, data: bytes | None = None, content_type: str = "") -> Any:
-        """The headers of the answer. Raises OSError for one that is no success."""
+        """Return the headers of the answer. Raise OSError for an answer that reports an error."""
         url = path if path.startswith("http:") else f"http://{self.host}{path}"
         headers = {"Accept": _MANIFEST}
         if content_type:
@@ -126,9 +126,9 @@ class Registry:
 
 
 def archive_of(image: str) -> Path:
-    """The OCI archive of an image of hack/build_images, built if it is not there."""
+    """Return the OCI archive of an image of hack/build_images, and build the image if it is missing."""
     hack("build_images")
-    # Of several, the newest is of the sources as they are.
+    # There may be archives of older sources. The newest archive is that of the present sources.
     return max((ROOT / ".build" / "images").glob(f"*/{image}.tar"), key=lambda path: path.stat().st_mtime)
 
 
@@ -147,14 +147,15 @@ def _json(layout: tarfile.TarFile, name: str) -> Any:
 
 
 class Gate:
-    """Stands before a registry and holds requests for manifests until they are let through. A context manager.
+    """Hold requests for manifests in front of a registry until the test lets them through, within a `with` block.
 
-    Its `host` is that of the images. Pulls of different repositories that it holds are pulls at the same time.
+    Its `host` is the host in the images' names. If it holds pulls of different repositories, these pulls are
+    concurrent.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        # Guards the three below, and tells of every change of them.
+        # The condition guards the three fields below and signals every change of them.
         self._changed = threading.Condition()
         self._held: list[str] = []
         self._open: set[str] = set()
@@ -176,12 +177,12 @@ class Gate:
         self._thread.join()
 
     def held(self) -> list[str]:
-        """The repositories that wait."""
+        """Return the repositories whose requests wait."""
         with self._changed:
             return list(self._held)
 
     def let_through(self, repository: str) -> None:
-        """From now on."""
+        """Let requests for the repository through from now on."""
         with self._changed:
             self._open.add(repository)
             self._changed.notify_all()
@@ -202,7 +203,7 @@ class Gate:
             protocol_version = "HTTP/1.1"
 
             def handle(self) -> None:
-                """Newer runtimes try TLS first, and take this answer for one without it."""
+                """Refuse TLS: newer runtimes try it first, and take this answer as that of a server without TLS."""
                 if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
                     self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
                     return
@@ -230,6 +231,6 @@ class Gate:
                 connection.close()
 
             def log_message(self, format: str, *args: object) -> None:
-                """The registry behind it keeps a log."""
+                """Log nothing, because the registry behind the gate keeps a log."""
 
         return Handler

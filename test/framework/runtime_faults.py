@@ -1,10 +1,10 @@
-"""Every call of the CRI goes wrong in every way, while the kubelet needs it.
+"""Make every call of the CRI fail in every way while the kubelet needs it.
 
-A case is a method of the CRI and a kind of fault. The methods come from the description of the API, so that a new one
-cannot be forgotten: each needs an entry in TRIGGERS, which says what makes the kubelet call it, or in UNUSED.
+A case is a method of the CRI and a kind of fault. The methods come from the description of the API, so that no new one
+can be forgotten. Each needs an entry in TRIGGERS, which says what makes the kubelet call it, or in UNUSED.
 
-All cases of one kind share a node. Calls that are about one pod go wrong side by side, each for a pod of its own; so do
-those of a start. Calls that are about the whole node go wrong one after the other.
+All cases of one kind share a node. Calls that are about one pod fail at the same time, each for its own pod, and so do
+the calls that the kubelet makes at its start. Calls that are about the whole node fail one after the other.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from framework.waiting import wait_for
 from kubelet.cri.remote.fake import Fault
 
 BYSTANDER = "bystander"
-# The time limit of a call of the runtime is short, so that a call that hangs ends soon; and what the kubelet does from
-# time to time it does often.
+# The time limit of runtime calls is short, so that a call that hangs ends soon. The kubelet does its periodic work
+# often.
 CONFIG: Mapping[str, object] = {
     "runtimeRequestTimeout": "2s",
     "syncFrequency": "1s",
@@ -41,18 +41,18 @@ CONFIG: Mapping[str, object] = {
     "authorization": {"mode": "AlwaysAllow"},
     "featureGates": {"PodAndContainerStatsFromCRI": True},
 }
-# With it the kubelet follows the runtime's events, and asks cAdvisor for what pods use.
+# With this configuration the kubelet follows the runtime's events, and asks cAdvisor for the usage of pods.
 _WITH_EVENTS: Mapping[str, object] = {"featureGates": {"EventedPLEG": True}}
 _ANSWER_TIMEOUT = 30.0
 _PATIENCE = 60.0
 
 
-# Methods that the kubelet does not call, as Go's does not.
+# Neither this kubelet nor the Go kubelet calls these methods.
 UNUSED = frozenset({"ContainerStats"})
-# Methods that the kubelet calls so seldom, or only on a node with cgroups, that tests have to ask for it within their
-# own process: runtime_seldom_calls_test.py does.
+# The kubelet calls these methods so rarely, or only on a node with cgroups, that tests make it call them in their own
+# process: see runtime_seldom_calls_test.py.
 SELDOM = frozenset({"RemovePodSandbox", "RemoveImage", "PodSandboxStats", "UpdatePodSandboxResources"})
-# Each answers for all pods, so a lie about one of these makes the kubelet start all pods anew.
+# Each of these methods reports all pods, so a false answer from one of them makes the kubelet restart all pods.
 LISTS = frozenset({"ListPodSandbox", "ListContainers", "GetContainerEvents"})
 
 
@@ -66,7 +66,7 @@ def manifest(name: str) -> Manifest:
 
 
 class Phase(Enum):
-    """When calls go wrong, and which do so at the same time."""
+    """Define when calls fail, and which of them fail at the same time."""
 
     POD = "those about one pod, side by side"
     NODE = "those about all pods, one after the other"
@@ -78,18 +78,18 @@ class Phase(Enum):
 
 @dataclass
 class Case:
-    """A method whose calls go wrong on a node where a bystander runs."""
+    """Describe a method whose calls fail on a node where a bystander runs."""
 
     node: ClusterNode
     method: str
     kind: Kind
     fault: Fault | None = None
-    # Why the case has failed, if it has.
+    # `failure` says why the case has failed. It is empty if the case has not failed.
     failure: str = ""
 
     @property
     def name(self) -> str:
-        """That of the case's pod."""
+        """Return the name of the case's pod."""
         return f"{self.method}-{self.kind}".lower()
 
     @property
@@ -102,7 +102,7 @@ class Case:
             self.node.wait_for_api_running(self.name)
 
     def begin(self) -> None:
-        """Let the calls go wrong from now on."""
+        """Make the calls fail from now on."""
         sandbox = self.name if self.trigger.phase is Phase.POD else ""
         self.fault = add_fault(self.node.runtime.faults, self.method, self.kind, sandbox)
 
@@ -112,12 +112,12 @@ class Case:
         wait_for(f"a call of {self.method} goes wrong", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
 
     def end(self) -> None:
-        """Let nothing go wrong any more."""
+        """End the fault."""
         assert self.fault is not None
         self.node.runtime.faults.remove(self.fault)
 
     def see_pod_run(self) -> None:
-        """Unless there is none, or it is to go."""
+        """Check that the pod runs, unless it does not exist or its deletion is requested, and delete it."""
         latest = self.node.history.latest(self.name)
         if latest is not None and not latest.deleted:
             self.node.wait_for_api_running(self.name)
@@ -134,7 +134,10 @@ class Case:
         self.node.delete(self.name)
 
     def ask_until_hit(self, method: str, path: str) -> None:
-        """Ask again when the kubelet refuses for another reason: a busy runtime may not list its containers in time."""
+        """Repeat the request until it makes the call fail.
+
+        The kubelet may refuse a request for another reason: a busy runtime may not list its containers in time.
+        """
         answers: list[int] = []
 
         def hit() -> int:
@@ -146,7 +149,7 @@ class Case:
         wait_for(f"a request makes a call of {self.method} go wrong", hit, _PATIENCE, lambda: answers)
 
     def ask(self, method: str, path: str) -> int:
-        """Send the kubelet's server a request; returns the status of the answer, or 0 when there was none."""
+        """Send the kubelet's server a request, and return the status of the answer, or 0 if there is none."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.node.port, timeout=_ANSWER_TIMEOUT, context=insecure_context()
         )
@@ -162,13 +165,13 @@ class Case:
         self.node.patch(self.name, {"spec": {"containers": [container]}}, "resize")
 
     def fill_log(self) -> None:
-        """Let the container log more than the kubelet keeps in one file."""
+        """Make the container log more than the kubelet keeps in one file."""
         for log in self.node.folder.glob(f"logs/*_{self.name}_*/main/*.log"):
             with log.open("a") as file:
                 file.write("2026-01-01T00:00:00.000000000Z stdout F line\n" * 100)
 
     def give_addresses(self) -> None:
-        """Give the node's pods another range of addresses, of which the kubelet tells the runtime."""
+        """Give the node's pods another range of addresses, which the kubelet sends to the runtime."""
         number = list(Kind).index(self.kind)
         addresses = f"10.{number}.0.0/24"
         self.node.cluster.store.patch(
@@ -176,12 +179,12 @@ class Case:
         )
 
     def fail_twice(self) -> None:
-        """Let the container end twice: of the dead ones only the newest is kept."""
+        """Make the container exit twice. The kubelet then removes the older dead container."""
         for _ in range(2):
             self.end_container()
 
     def end_container(self) -> None:
-        """Let the container end, and wait for the next one."""
+        """Make the container exit, and wait for the next one."""
         (running,) = self.node.container_ids(self.name)
         self.node.runtime.end_container(running, 1)
         self.node.wait_for_condition("the next container", lambda: set(self.node.container_ids(self.name)) - {running})
@@ -189,21 +192,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Trigger:
-    """What makes the kubelet call a method."""
+    """Describe what makes the kubelet call a method."""
 
     act: Callable[[Case], object]
-    # In that of pods, the calls that go wrong are those about the case's pod alone; else all.
+    # In Phase.POD, only the calls about the case's pod fail. In the other phases all calls fail.
     phase: Phase = Phase.POD
-    # The pod runs before the calls go wrong.
+    # The pod runs before the calls fail.
     pod_runs: bool = False
 
 
 def _nothing(case: Case) -> None:
-    """For calls that the kubelet makes all the time."""
+    """Do nothing: the kubelet makes the call all the time."""
 
 
 def _end_events(case: Case) -> None:
-    """The kubelet subscribes again, and a pod has events."""
+    """End the event stream, so that the kubelet subscribes again, and create a pod that has events."""
     case.node.runtime.end_events()
     case.create()
 
@@ -215,12 +218,13 @@ _POD_ENDS = Trigger(Case.delete, pod_runs=True)
 
 
 def _request(method: str, path: str, phase: Phase = Phase.POD) -> Trigger:
-    """A request to the kubelet's server; POD in the path is the pod's name."""
+    """Return a trigger that sends the kubelet's server a request. POD in the path stands for the pod's name."""
     return Trigger(lambda case: case.ask_until_hit(method, path.replace("POD", case.name)), phase, pod_runs=True)
 
 
 TRIGGERS: Mapping[str, Trigger] = {
-    # A kubelet that begins and gets no answer to this call says so and ends, as Go's does, to be started again.
+    # A starting kubelet that gets no answer to this call reports the error and exits, as in Go, and is then started
+    # again.
     "Version": Trigger(_nothing, Phase.FIRST_CALL),
     "RuntimeConfig": Trigger(_nothing, Phase.AWAITED),
     "ListMetricDescriptors": _AT_START,
@@ -255,7 +259,7 @@ TRIGGERS: Mapping[str, Trigger] = {
 
 
 class Round:
-    """The life of a node in whose course all calls of the runtime go wrong in one way."""
+    """Run a node on which all calls of the runtime fail in one way, one phase after the other."""
 
     def __init__(self, node: ClusterNode, kind: Kind) -> None:
         self._node = node
@@ -264,7 +268,7 @@ class Round:
 
     def run(self) -> None:
         self._node.runtime.write_logs = True
-        # Nobody is there, but the calls that ask for it are answered.
+        # No server listens there, but the runtime answers the calls that return the URL.
         self._node.runtime.streaming_url = "http://127.0.0.1:1"
         self._node.join()
         self._create_bystander()
@@ -284,7 +288,7 @@ class Round:
             self._run([case])
 
     def check(self, method: str) -> None:
-        """Raises AssertionError that says why the case has failed."""
+        """Raise AssertionError with the reason if the case has failed."""
         assert not self._cases[method].failure, self._cases[method].failure
 
     def _of(self, phase: Phase) -> list[Case]:
@@ -296,7 +300,7 @@ class Round:
         meanwhile: Callable[[], object] = lambda: None,
         begin: Callable[[], object] = lambda: None,
     ) -> None:
-        """Let the calls go wrong, and see that the kubelet, the bystander and the cases' pods get over it."""
+        """Make the calls fail, and check that the kubelet, the bystander and the cases' pods recover."""
         before = self._node.container_ids(BYSTANDER)
         side_by_side(several, Case.prepare)
         each(several, Case.begin)
@@ -316,14 +320,14 @@ class Round:
             self._check_bystander(several, before)
 
     def _see_other_pod_live(self) -> None:
-        """A pod about which no call goes wrong starts and ends."""
+        """Check that a pod whose calls succeed starts and ends."""
         self._node.create(manifest("other"))
         self._node.wait_for_api_running("other")
         self._node.delete("other")
         self._node.wait_until_gone("other")
 
     def _restart_with_events(self) -> None:
-        """The next kubelet gets an answer."""
+        """End the fault of the first call and restart the kubelet with the other configuration."""
         self._node.kill()
         each(self._of(Phase.FIRST_CALL), Case.end)
         self._node.configure(_WITH_EVENTS)
@@ -335,7 +339,7 @@ class Round:
 
     def _check_bystander(self, several: Sequence[Case], before: list[str]) -> None:
         if self._kind in (Kind.EMPTY, Kind.NONSENSE) and any(case.method in LISTS for case in several):
-            # Nobody can tell when the old one has begun anew for the last time.
+            # Nobody can tell when the old bystander has restarted for the last time.
             self._node.delete(BYSTANDER)
             self._node.wait_until_gone(BYSTANDER)
             self._create_bystander()
@@ -345,7 +349,7 @@ class Round:
 
 @contextmanager
 def round_of(kind: Kind, folder: Path) -> Iterator[Round]:
-    """A cluster and a node that has lived its life."""
+    """Run a cluster and a node, and yield the node's round when it is over."""
     with Cluster(folder / "cluster") as cluster:
         history = PodHistory(cluster.store)
         try:

@@ -1,4 +1,4 @@
-"""The project's scripts as modules, for tests of their parts."""
+"""Load the project's scripts as modules, for tests of their parts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _HACK = Path(__file__).resolve().parents[2] / "hack"
 
 
 def load_script(name: str) -> ModuleType:
-    """A developer script as a module; it has no .py that import would look for."""
+    """Load a developer script as a module. Its name has no ".py", so `import` would not find it."""
     loader = SourceFileLoader(f"hack_{name}", str(_HACK / name))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
-    sys.modules[loader.name] = module  # where dataclasses look for the types of their fields
+    sys.modules[loader.name] = module  # The dataclasses of the script look for the types of their fields there.
     loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Many at once who ask a kubelet's server for streams: commands, forwarded ports, and logs that are followed."""
+"""Load a kubelet's server with many concurrent streams: commands, forwarded ports, and followed logs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from framework.pods import Manifest, pod, shell
 from pkg import golang
 
 ECHO = 8083
-# A pod that says something all the time, and gives back what comes to a port.
+# The pod writes a line all the time, and echoes what it receives on a port.
 SCRIPT = f"""
 nc -ll -p {ECHO} -e cat &
 trap 'exit 0' TERM
 while true; do date; sleep 0.2; done
 """
-# A server for whoever asks.
+# The server accepts requests from everybody.
 OPEN_SERVER: Mapping[str, object] = {
     "enableServer": True,
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -35,7 +35,7 @@ def load_pod() -> Manifest:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process holds; memory in MiB."""
+    """Describe what a process holds. `memory` is in MiB."""
 
     threads: int
     descriptors: int
@@ -51,18 +51,18 @@ class Usage:
 
 @dataclass
 class Load:
-    """So many of each kind, for a while. `run` raises what went wrong first."""
+    """Run a number of streams of each kind for some time. `run` raises the first errors."""
 
     kubelet: KubeletProcess
     execs: int = 50
     forwards: int = 20
     followers: int = 200
-    exchanges: int = field(default=0, init=False)  # of messages, there and back
-    lines: int = field(default=0, init=False)  # of logs
-    peak: Usage = field(init=False)  # in the midst of it
+    exchanges: int = field(default=0, init=False)  # The field counts message exchanges, each there and back.
+    lines: int = field(default=0, init=False)  # The field counts log lines.
+    peak: Usage = field(init=False)  # The usage is that in the middle of the run.
 
     def run(self, seconds: float) -> None:
-        self._lock = threading.Lock()  # guards exchanges, lines and _errors
+        self._lock = threading.Lock()  # The lock guards exchanges, lines and _errors.
         self._errors: list[BaseException] = []
         self._deadline = time.monotonic() + seconds
         kinds = [(self._exec, self.execs), (self._forward, self.forwards), (self._follow, self.followers)]
@@ -88,7 +88,7 @@ class Load:
         return f"load-{self.kubelet.node}"
 
     def _exchange(self, talk: streams.Streams, out: int, back: int) -> None:
-        """Until it is over."""
+        """Exchange messages until the deadline."""
         count = 0
         while time.monotonic() < self._deadline:
             talk.send(out, _MESSAGE)
@@ -99,7 +99,7 @@ class Load:
                 got += data
             assert got == _MESSAGE
             count += 1
-            # Many who talk now and then, and not as fast as they can.
+            # The test is about many clients that talk now and then, not about the fastest possible clients.
             time.sleep(0.05)
         with self._lock:
             self.exchanges += count

@@ -1,7 +1,7 @@
-"""A file system that stops answering when told to, as a network file system whose server is gone.
+"""Serve a file system that stops answering on request, like a network file system whose server has failed.
 
-It is an empty directory, served over /dev/fuse from this process: when the process ends, so do all who wait for it.
-Nothing in this process may look at it while it is silent.
+It is an empty directory, served over /dev/fuse from this process. When the process ends, so do the requests of all
+processes that wait for it. Nothing in this process may access the file system while it is silent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_WRITE = 128 * 1024
 
 
 class Opcode(enum.IntEnum):
-    """What the kernel asks."""
+    """Define the kernel's requests."""
 
     LOOKUP = 1
     FORGET = 2
@@ -45,7 +45,7 @@ _WITHOUT_ANSWER = (Opcode.FORGET, Opcode.BATCH_FORGET)
 
 
 class SilentFilesystem:
-    """One mount. It answers until go_silent is called."""
+    """Serve one mount. It answers until go_silent is called."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -54,7 +54,7 @@ class SilentFilesystem:
         if _LIBC.mount(b"server:/export", target.encode(), b"fuse", 0, options) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
         self._silent = threading.Event()
-        # Somebody waits for an answer that will not come.
+        # The event is set once a process waits for an answer that will not come.
         self.somebody_waits = threading.Event()
         self._thread = golang.go(self._serve, name="silent-filesystem")
 
@@ -62,7 +62,7 @@ class SilentFilesystem:
         self._silent.set()
 
     def close(self) -> None:
-        """End it and all who wait for it, if it has not been unmounted."""
+        """Unmount the file system, unless that has been done, and end all requests that wait."""
         subprocess.run(["umount", "--force", "--lazy", "--no-canonicalize", self._target], capture_output=True)
         self._thread.join(30)
         os.close(self._fd)
@@ -72,13 +72,13 @@ class SilentFilesystem:
             try:
                 request = os.read(self._fd, _MAX_WRITE + 4096)
             except OSError:
-                # Unmounted or closed.
+                # The file system has been unmounted or closed.
                 return
             _, opcode, unique, *_ = _IN_HEADER.unpack_from(request)
             if opcode in _WITHOUT_ANSWER:
                 continue
             if opcode == Opcode.INTERRUPT:
-                # Who is killed need not wait, as with NFS.
+                # A killed process need not wait, as with NFS.
                 (unique,) = _UNIQUE.unpack_from(request, _IN_HEADER.size)
                 self._reply(unique, errno.EINTR, b"")
             elif self._silent.is_set():
@@ -87,7 +87,7 @@ class SilentFilesystem:
                 self._reply(unique, *_answer(opcode))
 
     def _reply(self, unique: int, error: int, body: bytes) -> None:
-        # It may have been answered already, or nobody may wait for it any more.
+        # The request may have an answer already, or its process may no longer wait.
         with contextlib.suppress(OSError):
             os.write(self._fd, _OUT_HEADER.pack(_OUT_HEADER.size + len(body), -error, unique) + body)
 
@@ -99,7 +99,7 @@ def _answer(opcode: int) -> tuple[int, bytes]:
         case Opcode.GETATTR:
             mode, links = stat.S_IFDIR | 0o755, 2
             attributes = struct.pack("<QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0, mode, links, 0, 0, 0, 4096, 0)
-            # Valid for no time at all: each look at it asks again.
+            # The validity is zero, so that each access asks again.
             return 0, struct.pack("<QII", 0, 0, 0) + attributes
         case Opcode.STATFS:
             return 0, struct.pack("<QQQQQIII28x", 1000, 500, 500, 100, 50, 4096, 255, 4096)

@@ -1,4 +1,4 @@
-"""A client of a kubelet's, or a runtime's, exec and port forwarding: SPDY on a connection, without kubectl."""
+"""Use the exec and port-forward streams of a kubelet or a runtime over SPDY, without kubectl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_SIZE = 1 << 16
 
 
 def connect(host: str, port: int, tls: bool) -> socket.socket:
-    """A connection; whose certificate that is does not matter here."""
+    """Connect to a server. The client accepts every certificate."""
     sock = socket.create_connection((host, port), timeout=TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not tls:
@@ -31,15 +31,15 @@ def connect(host: str, port: int, tls: bool) -> socket.socket:
 
 
 def exec_path(pod: str, container: str, command: Sequence[str], *, stdin: bool = False) -> str:
-    """Where the kubelet runs a command, with its output."""
+    """Return the kubelet's path that runs a command and returns its output."""
     query = [("command", word) for word in command] + [("output", "1"), *([("input", "1")] if stdin else [])]
     return f"/exec/default/{pod}/{container}?{urlencode(query)}"
 
 
 class Streams:
-    """An upgraded connection. Used by one thread. A context manager.
+    """Use an upgraded connection within a `with` block, from one thread.
 
-    `send` and `read` name a stream by the number that `open` gave it.
+    `send` and `read` identify a stream by the number that `open` returned.
     """
 
     def __init__(self, sock: socket.socket, path: str, protocol: str) -> None:
@@ -66,7 +66,7 @@ class Streams:
         self.sock.close()
 
     def open(self, **headers: str) -> int:
-        """A new stream, once the other side has accepted it."""
+        """Open a new stream and return its number once the other side has accepted it."""
         stream, self._next = self._next, self._next + 2
         self.sock.sendall(self._framer.syn_stream(stream, headers))
         waiting: list[spdy.Frame] = []
@@ -80,7 +80,10 @@ class Streams:
         self.sock.sendall(self._framer.data_head(stream, len(data), end) + data)
 
     def read(self, stream: int) -> bytes:
-        """What came next on the stream, b"" at its end; what comes on others is lost but for their end."""
+        """Return the next data of the stream, or b"" at its end.
+
+        Data of other streams is lost, but their ends are recorded.
+        """
         while stream not in self._ended:
             frame = self._receive()
             if isinstance(frame, spdy.RstStream):
@@ -96,7 +99,7 @@ class Streams:
         return b"".join(iter(lambda: self.read(stream), b""))
 
     def count(self, stream: int) -> int:
-        """How many bytes come on the stream until it ends."""
+        """Return the number of bytes that arrive on the stream until it ends."""
         total = 0
         while stream not in self._ended:
             frame = self._receive()
@@ -120,30 +123,31 @@ class Streams:
 
 
 class Command(Streams):
-    """A command in a container, with stdin if wanted, and with stdout."""
+    """Run a command in a container, with stdout and, if wanted, with stdin."""
 
     def __init__(self, sock: socket.socket, path: str, *, stdin: bool = False) -> None:
         super().__init__(sock, path, EXEC_PROTOCOL)
-        # Not stdin as the last: what is sent on a stream that has only just been accepted may be lost.
+        # stdin must not be the last stream: data that is sent on a stream that the server has only just accepted may be
+        # lost.
         self.stdin = self.open(streamType="stdin") if stdin else 0
         self.error = self.open(streamType="error")
         self.stdout = self.open(streamType="stdout")
 
     def status(self) -> dict[str, Any]:
-        """How it ended."""
+        """Return how the command ended."""
         decoded: dict[str, Any] = json.loads(self.read_all(self.error))
         return decoded
 
 
 class Forwarding(Streams):
-    """Connections to ports of a pod."""
+    """Forward connections to ports of a pod."""
 
     def __init__(self, sock: socket.socket, path: str) -> None:
         super().__init__(sock, path, PORT_FORWARD_PROTOCOL)
         self._requests = 0
 
     def connect(self, port: int) -> int:
-        """The stream of a new connection."""
+        """Return the stream of a new connection."""
         self._requests += 1
         headers = {"port": str(port), "requestID": str(self._requests)}
         self.send(self.open(streamType="error", **headers), b"", end=True)

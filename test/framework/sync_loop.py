@@ -1,4 +1,4 @@
-"""The ticks of a kubelet's sync loop, as its live view tells them."""
+"""Read the ticks of a kubelet's sync loop from its live view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubelet.kubelet import SYNC_PERIOD, LoopCase
 
 
 class Ticks:
-    """Those that come from now on. The kubelet forgets them, so look every half a minute or more often."""
+    """Collect the ticks from now on. The kubelet forgets them, so call `look` at least every half minute."""
 
     def __init__(self, kubelet: KubeletProcess) -> None:
         self._kubelet = kubelet
@@ -17,10 +17,10 @@ class Ticks:
         self._times: set[float] = set()
 
     def look(self) -> None:
-        """Raises OSError when the kubelet does not answer."""
+        """Collect the recent ticks. Raise OSError if the kubelet does not answer."""
         tape = self._kubelet.debug("/debug/syncloop.json")["loop"]["tape"]
         self._times |= {at for at, case, _ in tape if case == LoopCase.SYNC and at >= self._begin}
 
     def worst_lateness(self) -> float:
-        """In seconds, of those that were seen: by how much more than the period one came after the one before it."""
+        """Return, in seconds, by how much the longest time between two collected ticks exceeded the period."""
         return max((after - before - SYNC_PERIOD for before, after in pairwise(sorted(self._times))), default=0.0)

@@ -1,4 +1,4 @@
-"""Pods that look at their volumes, and the objects of the API server that volumes are made of."""
+"""Create pods that inspect their volumes, and the API objects that volumes are made of."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from framework.cluster_client import TIMEOUT, Namespace, terminated
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell
 
-# For scripts: `files DIR` writes a line for each file below a directory, what links lead to and not the links
-# themselves, except for the directory that the kubelet keeps them in.
+# In scripts, `files DIR` writes a line for each file below a directory. It shows the targets of links, not the links
+# themselves, and leaves out the directory in which the kubelet keeps the targets.
 FILES = """files() {
   (cd "$1" && find . -follow -type f ! -path './..*' | sort | while read -r each; do
     echo "$(stat -L -c '%a %u:%g' "$each") $each $(base64 -w 0 "$each" || echo unreadable)"
@@ -25,7 +25,7 @@ FILES = """files() {
 
 @dataclass(frozen=True)
 class File:
-    """A file as a container sees it: its content, its mode as chmod takes it, its owner as `user:group`."""
+    """Describe a file as a container sees it: content, mode in chmod's format, and owner as `user:group`."""
 
     content: bytes
     mode: str = "644"
@@ -33,7 +33,7 @@ class File:
 
 
 def files(text: str) -> dict[str, File]:
-    """What the shell's `files` wrote, by the path below the directory."""
+    """Parse the output of the shell function `files`, and return the files by their paths below the directory."""
     found = {}
     for line in text.splitlines():
         mode, owner, path, *content = line.split(" ")
@@ -42,17 +42,17 @@ def files(text: str) -> dict[str, File]:
 
 
 def looker(script: str, name: str = "main", **fields: object) -> dict[str, Any]:
-    """A container that tells what its script prints, and ends. Its script may use `files`."""
+    """Return a container whose termination message is the output of its script, which may use `files`."""
     return shell(f"{FILES}{{ {script}; }} > /dev/termination-log 2>&1", name, **fields)
 
 
 def once(name: str, *containers: dict[str, Any], **spec: Any) -> Manifest:
-    """A pod whose containers are not started again."""
+    """Return a pod whose containers do not restart."""
     return pod(name, *containers, restartPolicy="Never", **spec)
 
 
 def told(pods: Pods | Namespace, name: str, container: str = "main", timeout: float = TIMEOUT) -> str:
-    """What a container has told, once it has ended."""
+    """Return a container's termination message, once the container has terminated successfully."""
     found = pods.wait_for(name, "told", lambda found: terminated(found, container), timeout)
     ended = terminated(found, container)
     assert ended is not None
@@ -61,11 +61,8 @@ def told(pods: Pods | Namespace, name: str, container: str = "main", timeout: fl
 
 
 def mounted(name: str, path: str, **fields: object) -> dict[str, Any]:
-    """A mount, as a container's list has it."""
+    """Return a volume mount for the list of a container."""
     return {"name": name, "mountPath": path, **fields}
-
-
-# Objects.
 
 
 def put_config_map(
@@ -75,7 +72,7 @@ def put_config_map(
     binary_data: Mapping[str, bytes] | None = None,
     immutable: bool | None = None,
 ) -> None:
-    """Make a config map, or change it."""
+    """Create or replace a config map."""
     binary = encoded(binary_data or {})
     made = {"metadata": {"name": name}, "data": data, "binaryData": binary, "immutable": immutable}
     core = namespace.core
@@ -83,7 +80,7 @@ def put_config_map(
 
 
 def put_secret(namespace: Namespace, name: str, data: Mapping[str, bytes], immutable: bool | None = None) -> None:
-    """Make a secret, or change it."""
+    """Create or replace a secret."""
     made = {"metadata": {"name": name}, "data": encoded(data), "immutable": immutable}
     core = namespace.core
     _put(core.create_namespaced_secret, core.replace_namespaced_secret, namespace, made)
@@ -101,14 +98,11 @@ def _put(
 
 
 def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
-    """Bytes as JSON has them."""
+    """Return the bytes encoded for JSON."""
     return {key: base64.b64encode(value).decode() for key, value in data.items()}
 
 
-# Tokens.
-
-
 def review(api: ApiClient, token: str, *audiences: str) -> V1TokenReviewStatus:
-    """What the API server says of a token."""
+    """Return the API server's review of a token."""
     asked = {"spec": {"token": token, "audiences": list(audiences)}}
     return AuthenticationV1Api(api).create_token_review(asked).status

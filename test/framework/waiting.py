@@ -1,7 +1,7 @@
-"""Waiting for a condition, with a deadline and with a message that says what was waited for and what was seen last.
+"""Wait for a condition until a deadline, and report what the test waited for and what it saw last.
 
-All tests wait with this where nothing tells them of a change. What does is better waited for: a channel, an event, a
-thread's end, or FakeClock.wait_for_waiters.
+Tests poll with these functions only where nothing reports a change. Otherwise they wait for a channel, an event, a
+thread's end, or FakeClock.wait_for_waiters, which is better.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Seconds. It is long enough for a machine on which much else is done.
+# TIMEOUT is the default deadline in seconds. It is long enough for a busy machine.
 TIMEOUT = 30.0
-# Seconds between the first looks, which double up to the longest. What takes 1 ms is seen after 1 ms, and what takes a
-# minute costs ten looks a second.
+# The pause between two calls, in seconds, begins with the shortest and doubles up to the longest. So a change after 1
+# ms is seen after 1 ms, and a wait of a minute costs ten calls a second.
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
 
@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 0.1
 def wait_for(
     what: str, look: Callable[[], T], timeout: float = TIMEOUT, describe: Callable[[], object] | None = None
 ) -> T:
-    """Call look until what it returns is true and return that; AssertionError after timeout seconds."""
+    """Call `look` until its result is true, and return that result. Raise AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pause = _SHORTEST_PAUSE
     while True:
@@ -39,12 +39,12 @@ def wait_for(
 
 
 def wait_until_equal(what: str, look: Callable[[], T], wanted: T, timeout: float = TIMEOUT) -> None:
-    """Call look until it returns what is wanted; AssertionError with what it returned last after timeout seconds."""
+    """Call `look` until it returns the wanted value. After `timeout` seconds raise AssertionError with the last."""
     wait_for(f"{what}: {wanted!r}", lambda: look() == wanted, timeout, look)
 
 
 def wait_for_end_of_threads(*prefixes: str, timeout: float = TIMEOUT) -> None:
-    """Return once no thread's name begins with one of these; AssertionError with the names of those that still run."""
+    """Wait until no thread's name begins with one of these prefixes. Raise AssertionError with the remaining names."""
     deadline = time.monotonic() + timeout
     while (threads := threads_named(*prefixes)) and time.monotonic() < deadline:
         threads[0].join(deadline - time.monotonic())
@@ -52,5 +52,5 @@ def wait_for_end_of_threads(*prefixes: str, timeout: float = TIMEOUT) -> None:
 
 
 def threads_named(*prefixes: str) -> list[threading.Thread]:
-    """The threads that run whose names begin with one of these."""
+    """Return the running threads whose names begin with one of these prefixes."""
     return [thread for thread in threading.enumerate() if thread.name.startswith(prefixes)]

@@ -1,4 +1,4 @@
-"""Waiting for what becomes of an object of a test API server."""
+"""Wait for changes of an object of a test API server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def wait_for_object(
     timeout: float,
     what: str,
 ) -> T:
-    """What `look` makes of the object, as it is now or once it has changed, as soon as that is not None.
+    """Return the first result of `look` that is not None, called with the object now and after each change.
 
-    Raises LookupError when the object is gone, what `look` raises, and TimeoutError after so many seconds, which says
-    `what` was waited for.
+    Raise LookupError if the object is deleted, any error of `look`, and TimeoutError after `timeout` seconds. `what`
+    says in the error what was expected.
     """
     watch = store.watch(resource, namespace, field_selector=f"metadata.name={name}")
     answers: golang.Channel[T | Exception] = golang.Channel(1)
@@ -49,7 +49,7 @@ def _look(watch: Watch, look: Callable[[Object], T | None], answers: golang.Chan
             return
         try:
             found = look(event.object)
-        except Exception as err:  # whoever waits raises it
+        except Exception as err:  # The waiting thread raises the error.
             answers.try_send(err)
             return
         if found is not None:

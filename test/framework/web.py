@@ -1,4 +1,4 @@
-"""HTTP: a server that gives out manifests and can be told to fail, and a look at servers in pods."""
+"""Serve manifests over HTTP, with failures on request, and send requests to servers in pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framework.waiting import wait_for
 
 
 def fetch(url: str) -> str:
-    """What a server answers that may only just have been started, and not listen yet."""
+    """Return a server's answer. The server may have just started and not listen yet."""
 
     def look() -> list[str]:
         try:
@@ -26,7 +26,7 @@ def fetch(url: str) -> str:
 
 
 class ManifestServer:
-    """Answers every GET with `status` and `body`; both may be changed at any time. A context manager."""
+    """Answer every GET with `status` and `body`, within a `with` block. Both may change at any time."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -53,7 +53,7 @@ class ManifestServer:
         return f"http://127.0.0.1:{self._server.server_port}/manifests"
 
     def wait_for_requests(self, count: int) -> None:
-        """Wait until so many more requests have been answered."""
+        """Wait until the server has answered this many more requests."""
         goal = self._requests + count
         wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=120)
 

@@ -1,10 +1,10 @@
-"""A server for containers that are probed: it answers as its paths say, and writes down what it was asked, and when.
+"""Serve probes of containers: answer as the request's path says, and log each request with its time.
 
     python -m framework.witness CERTIFICATE KEY
 
-It serves HTTP on port 8080, HTTPS on 8443, and gRPC's health service on 9090. Each request gives a line on the
-standard output: the machine's uptime in seconds, and the request as a JSON object. What a path answers depends on how
-often exactly that path was asked before:
+The program serves HTTP on port 8080, HTTPS on 8443, and gRPC's health service on 9090. For each request it writes a
+line to its standard output: the machine's uptime in seconds, and the request as a JSON object. The answer depends on
+the path and on the number of earlier requests for exactly that path:
 
     /ok/...                200
     /status/N/...          N
@@ -12,10 +12,10 @@ often exactly that path was asked before:
     /between/N/M/...       500 from the Nth time to the Mth, else 200
     /slow/N/...            200, after N seconds
     /redirect?to=URL       302
-    /unless/NAME           200, until /set/NAME was asked
+    /unless/NAME           200 until somebody requests /set/NAME
 
-Of the health service, "" and services that begin with "good" are served, others whose name begins with "bad" are not,
-and the rest is unknown.
+The health service reports "" and services whose names begin with "good" as serving, and those whose names begin with
+"bad" as not serving. All other services are unknown.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _set: set[str] = set()
 
 
 def tell(**what: object) -> None:
-    """Write a line, whole."""
+    """Write a whole line under the lock."""
     with _lock:
         print(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.2f} {json.dumps(what)}", flush=True)
 
 
 def status_of(path: str) -> int:
-    """What to answer to a path."""
+    """Return the status for a path."""
     with _lock:
         _asked[path] += 1
         times = _asked[path]
@@ -90,11 +90,14 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who probes hangs up early when it has waited long enough."""
+        """Ignore the error: a probe that has waited long enough closes the connection early."""
 
 
 class Health(grpc.GenericRpcHandler):
-    """grpc.health.v1.Health/Check. Its messages have one field each, so they are read and written here by hand."""
+    """Serve grpc.health.v1.Health/Check.
+
+    Its messages have one field each, so plain bytes suffice to read and write them.
+    """
 
     def service(self, handler_call_details: Any) -> Any:
         if handler_call_details.method == "/grpc.health.v1.Health/Check":
@@ -113,7 +116,7 @@ class Health(grpc.GenericRpcHandler):
 
 
 def main() -> None:
-    # The first process of a container ignores signals that it has no handler for.
+    # The first process of a container ignores signals for which it has no handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(sys.argv[1], sys.argv[2])
@@ -124,7 +127,7 @@ def main() -> None:
     health.add_generic_rpc_handlers((Health(),))
     health.add_insecure_port(f"0.0.0.0:{GRPC}")
     health.start()
-    # Last, for it is what is looked at to see that the others listen as well.
+    # This server starts last, because the tests take its answer as a sign that the others listen, too.
     Server(("", HTTP), Handler).serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""Each call of the API server has its cases: none is forgotten."""
+"""Test that each call of the API server has its cases and none is forgotten."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_call_has_its_unit_test(call: Call) -> None:
 
 
 def _tried(file: Path, name: str) -> set[Call]:
-    """The calls that the decorator `faulty_call.cases` of a test names."""
+    """Return the calls that a test's decorator `faulty_call.cases` names."""
     for function in ast.parse(file.read_text()).body:
         if isinstance(function, ast.FunctionDef) and function.name == name:
             marks = [each for each in function.decorator_list if isinstance(each, ast.Call)]

@@ -1,4 +1,4 @@
-"""A cluster with hollow nodes in the process of those who test with it."""
+"""Test a cluster with hollow nodes in the process of the tests that use it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_configuration_that_is_none(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a node whose pods run, and of one that takes its time with a call."""
+    """A stopped node leaves no threads and files behind, even if its pods run and a call of the runtime hangs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Cluster(tmp_path / "cluster") as cluster:
         before = set(threading.enumerate())

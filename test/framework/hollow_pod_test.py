@@ -1,4 +1,4 @@
-"""Pods of a hollow node that a test drives, and what it is told of names that are wrong."""
+"""Test that a test can drive the pods of a hollow node, and that wrong names cause clear errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _create(api: APIServer, name: str = "web", annotations: dict[str, str] | Non
 
 
 def _wait(api: APIServer, what: str, look: Any, name: str = "web") -> Object:
-    """The pod, once what `look` sees in its status is true."""
+    """Return the pod once `look`, called with its status, returns a true value."""
     return wait_for_object(
         api.store,
         "pods",
@@ -58,7 +58,7 @@ def _is_ready(status: Object) -> bool:
 
 
 def test_containers_end_as_they_are_told(api: APIServer, node: HollowNode) -> None:
-    """Again and again, and not after the pauses of a real node."""
+    """A test can end a container repeatedly, and the container restarts without the pauses of a real node."""
     _create(api)
     pod = node.pod("web")
     for restarts, (code, reason) in enumerate([(3, "Error"), (0, "Completed"), (137, "OOMKilled")], 1):
@@ -69,7 +69,7 @@ def test_containers_end_as_they_are_told(api: APIServer, node: HollowNode) -> No
         _wait(api, f"{restarts} restarts", lambda status, wanted=restarts: _container(status)["restartCount"] == wanted)
         ended = _container(_wait(api, "ended", lambda status: _container(status)["lastState"])["status"])["lastState"]
         assert (ended["terminated"]["exitCode"], ended["terminated"]["reason"]) == (code, reason)
-    # On a node that is not quick the second and the third restart come 10 and 20 seconds later.
+    # On a node that is not quick, the second and the third restart would come after 10 and 20 seconds.
     assert node.kubelet is not None
     assert node.kubelet.crash_loop_back_off.max_duration == 1.0
 
@@ -101,7 +101,7 @@ def test_readiness(api: APIServer, node: HollowNode, with_probe: bool) -> None:
 
 
 def test_a_pod_that_is_never_ready(api: APIServer, node: HollowNode) -> None:
-    """As it was told before its container ran; and one whose probe fails is ready all the same."""
+    """The readiness that a test sets before the container runs takes effect, and overrides a failing probe."""
     failing = {"httpGet": {"port": 1}, "periodSeconds": 1}
     _create(api, containers=[{"name": "c", "image": "web"}, {"name": "d", "image": "web", "readinessProbe": failing}])
     pod = node.pod("web")

@@ -1,4 +1,4 @@
-"""What people do with pods by kubectl and by client libraries, on a hollow node: logs, exec, attach, ports, files."""
+"""Test logs, exec, attach, ports and files of a hollow node's pods, with kubectl and with the official client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMEOUT = 30.0
 
 @pytest.fixture(params=["cluster", "server"])
 def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster | APIServer]:
-    """With identity and TLS on both sides, and without."""
+    """Run the API server with authentication and TLS on both sides, or without both."""
     server: Cluster | APIServer = Cluster(tmp_path / "cluster") if request.param == "cluster" else APIServer()
     with server:
         yield server
@@ -72,7 +72,7 @@ def pod(api: Cluster | APIServer, node: HollowNode) -> HollowPod:
     containers = [{"name": "c", "image": "web:1"}]
     spec = {"nodeName": "node-1", "terminationGracePeriodSeconds": 0, "containers": containers}
     api.store.create("pods", {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
-    # kubectl looks whether it runs.
+    # kubectl checks that the pod runs.
     wait_for("a pod that runs", lambda: api.store.get("pods", "web", "default")["status"]["phase"] == "Running")
     return node.pod("web")
 
@@ -85,7 +85,7 @@ def _shout(process: fake.Process) -> int:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Answers what it is asked, once that has ended."""
+    """Answer what the client sent, after the end of its data."""
     connection.sendall(b"".join(iter(lambda: connection.recv(1 << 16), b"")).upper())
 
 
@@ -168,7 +168,7 @@ def _ask(port: int) -> bytes:
 
 @contextlib.contextmanager
 def _forwarded(ctl: kubectl.Kubectl, port: int) -> Iterator[int]:
-    """The local port."""
+    """Forward a local port to the pod, and yield the local port."""
     local = free_port()
     with ctl.start("port-forward", "web", f"{local}:{port}") as forwarding:
         assert forwarding.stdout is not None
@@ -215,7 +215,7 @@ def test_files(pod: HollowPod, ctl: kubectl.Kubectl, tmp_path: Path) -> None:
 
 
 def test_the_official_client(pod: HollowPod, core: client.CoreV1Api) -> None:
-    """It speaks the older protocols over WebSockets."""
+    """The official client's logs, exec and port forwarding work over WebSockets, although with older protocols."""
     pod.log("one")
     pod.on_exec(_shout, command=["shout"])
     pod.on_port(80, lambda connection: connection.sendall(connection.recv(100).upper()))
@@ -231,14 +231,13 @@ def test_the_official_client(pod: HollowPod, core: client.CoreV1Api) -> None:
     with contextlib.closing(forwarding.socket(80)) as connection:
         connection.sendall(b"question\n")
         assert connection.recv(100) == b"QUESTION\n"
-    # The client does not close its own connection when the server was first to.
     # The client leaves its own connection open once the server has closed the stream.
     wait_for_end_of_threads("Kubernetes port forward proxy: 80")
     forwarding.websocket.shutdown()
 
 
 def _running(core: client.CoreV1Api, command: str) -> contextlib.closing[Any]:
-    """A command of the web pod, as the official client has it."""
+    """Run a command in the web pod with the official client."""
     return contextlib.closing(
         stream(
             core.connect_get_namespaced_pod_exec,
@@ -269,7 +268,7 @@ def test_exec_probes_and_hooks_are_answered_the_same_way(api: Cluster | APIServe
 
 
 def test_the_api_server_never_asks_another_kubelet(tmp_path: Path) -> None:
-    """Not even for a node that has no server."""
+    """The API server connects to no other kubelet, even on behalf of a node without a server."""
     with Cluster(tmp_path) as cluster, HollowNode(cluster, "node-1", config={"enableServer": False}):
         [node] = cluster.store.list("nodes")
         assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] != 10250

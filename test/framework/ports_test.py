@@ -1,4 +1,4 @@
-"""Ports that are given once."""
+"""Test that each port is given to only one process at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 
 def test_port_that_a_process_was_given_is_no_other_s_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = 10_000 + os.getpid() % 8_000  # that no other run of this test takes
+    port = 10_000 + os.getpid() % 8_000  # No concurrent run of this test takes the port.
     script = _SCRIPT.format(path=sys.path, port=port)
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

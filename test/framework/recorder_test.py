@@ -1,4 +1,4 @@
-"""That a recorder misses nothing, whatever becomes of its watch."""
+"""Test that a recorder misses nothing, whatever happens to its watch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def api() -> Iterator[APIServer]:
 
 @pytest.fixture
 def recorder(api: APIServer, tmp_path: Path) -> Iterator[Recorder]:
-    """Has seen the object "old"."""
+    """Run a recorder that has already seen the object "old"."""
     create(api, "old")
     api.kubeconfig(tmp_path / "kubeconfig")
     core = CoreV1Api(new_client(tmp_path / "kubeconfig"))

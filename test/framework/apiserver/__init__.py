@@ -1,9 +1,9 @@
-"""A Kubernetes API server for tests, in one process with them.
+"""Run a Kubernetes API server for tests, in the tests' process.
 
-A real HTTP(S) server that keeps its objects in memory: generic storage for the kinds that a kubelet touches, with
-resource versions, conflicts, selectors, paging, watches, patches, defaults, validation and graceful deletion as a
-real server has them. kubectl and client libraries work against it. What it lacks: server-side apply, schemas,
-managed fields, and kinds that nobody asked for.
+It is a real HTTP(S) server that keeps its objects in memory. It has generic storage for the kinds that a kubelet uses,
+with the resource versions, conflicts, selectors, paging, watches, patches, defaults, validation and graceful deletion
+of a real server. kubectl and client libraries work with it. It has no server-side apply, no schemas, no managed fields,
+and no other kinds.
 
     from framework.apiserver import APIServer
 
@@ -23,8 +23,8 @@ managed fields, and kinds that nobody asked for.
         api.cut_connections()                         # clients have to connect again
         api.compact()                                 # and list again
 
-Reading order: interfaces.py (who may decide what), server.py, handlers.py (requests), registry.py (what writes mean),
-storage.py and watch.py; resources.py, strategies.py and pods.py say what is special about each kind.
+The reading order is interfaces.py (which part decides what), server.py, handlers.py (requests), registry.py (what
+writes mean), storage.py and watch.py. resources.py, strategies.py and pods.py contain the rules of each kind.
 """
 
 from .errors import ApiError

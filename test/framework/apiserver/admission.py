@@ -1,4 +1,4 @@
-"""What becomes of a write before it is stored: the admission plugins of upstream that a kubelet meets.
+"""Admit writes before they are stored, with those admission plugins of upstream that matter to a kubelet.
 
 Go: plugin/pkg/admission/{noderestriction,nodetaint,serviceaccount,priority,defaulttolerationseconds,
 storage/persistentvolume/resize,runtimeclass,podresize}, and
@@ -33,7 +33,7 @@ _RESTRICTED_LABEL_NAMESPACE = "node-restriction.kubernetes.io"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A write that is to be looked at."""
+    """Describe a write for the plugins."""
 
     request: Request
     operation: str
@@ -43,13 +43,13 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The object's name; what it will begin with, if the server is to choose it."""
+        """Return the object's name, or the prefix of its name if the server will choose the name."""
         metadata = (self.new or self.old or {}).get("metadata") or {}
         return self.request.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
     @property
     def object(self) -> Object:
-        """What is to be stored; only where there is something."""
+        """Return the new object. The write must not be a deletion."""
         assert self.new is not None
         return self.new
 
@@ -65,9 +65,9 @@ Plugin = Callable[[Attempt], None]
 
 
 class Plugins:
-    """The plugins in upstream's order. Thread-safe.
+    """Run the plugins in upstream's order. Thread-safe.
 
-    mount_tokens adds to pods the volume with their service account's token, as upstream does.
+    With `mount_tokens`, pods get a volume with the token of their service account, as upstream.
     """
 
     def __init__(self, store: Callable[[], Store], mount_tokens: bool = False) -> None:
@@ -95,11 +95,8 @@ class Plugins:
         service_account(attempt, self.mount_tokens)
 
 
-# --- Namespaces ------------------------------------------------------------------------------------
-
-
 def namespace_lifecycle(attempt: Attempt) -> None:
-    """Refuse to create in a namespace that is not there or is going, and to delete what has to stay."""
+    """Refuse creations in a missing or terminating namespace, and the deletion of a namespace that must stay."""
     request = attempt.request
     if request.resource == "namespaces":
         if attempt.is_for("namespaces", DELETE) and request.name in _IMMORTAL:
@@ -121,11 +118,8 @@ def namespace_lifecycle(attempt: Attempt) -> None:
     raise error
 
 
-# --- Pods ------------------------------------------------------------------------------------------
-
-
 def service_account(attempt: Attempt, mount_token: bool) -> None:
-    """Give a pod the default service account, and its pull secrets and its token if it is to have them."""
+    """Set the default service account of a pod, and add the account's pull secrets and, if wanted, its token."""
     if not attempt.is_for("pods", CREATE):
         return
     pod = attempt.object
@@ -194,7 +188,7 @@ def _mounts_token(container: Mapping[str, Any]) -> bool:
 
 
 def priority(attempt: Attempt) -> None:
-    """Turn the name of a pod's priority class into its number."""
+    """Set a pod's priority from the name of its priority class."""
     if attempt.is_for("pods", UPDATE):
         old, spec = (attempt.old or {}).get("spec") or {}, attempt.object.setdefault("spec", {})
         for key in ("priority", "preemptionPolicy"):
@@ -219,7 +213,10 @@ def priority(attempt: Attempt) -> None:
 
 
 def _priority_class(attempt: Attempt, name: str) -> Mapping[str, Any]:
-    """Its value and policy. The two of the system are always there; others if the server stores such a kind."""
+    """Return the value and policy of a priority class.
+
+    The two classes of the system always exist. Others exist only if the server stores priority classes.
+    """
     if not name:
         return {"value": 0}
     if name in _PRIORITIES:
@@ -250,7 +247,7 @@ def _tolerates_eviction(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def runtime_class(attempt: Attempt) -> None:
-    """Give a pod the overhead of its runtime class."""
+    """Add the overhead of the runtime class to the pod."""
     if not attempt.is_for("pods", CREATE):
         return
     spec = attempt.object.setdefault("spec", {})
@@ -268,11 +265,8 @@ def runtime_class(attempt: Attempt) -> None:
         spec["overhead"] = dict(overhead)
 
 
-# --- Claims ----------------------------------------------------------------------------------------
-
-
 def persistent_volume_claim_resize(attempt: Attempt) -> None:
-    """Let a claim grow when it is bound, and of a class that allows it."""
+    """Allow a claim to grow only if it is bound and its storage class permits expansion."""
     if not attempt.is_for("persistentvolumeclaims", UPDATE) or attempt.old is None:
         return
     if _claimed(attempt.object).cmp(_claimed(attempt.old)) <= 0:
@@ -299,11 +293,8 @@ def _may_grow(attempt: Attempt) -> bool:
         return False
 
 
-# --- Nodes -----------------------------------------------------------------------------------------
-
-
 def taint_nodes(attempt: Attempt) -> None:
-    """A new node is not ready; the node lifecycle controller takes the taint away."""
+    """Add the not-ready taint to a new node. The node lifecycle controller removes it."""
     if not attempt.is_for("nodes", CREATE):
         return
     spec = attempt.object.setdefault("spec", {})
@@ -314,7 +305,7 @@ def taint_nodes(attempt: Attempt) -> None:
 
 
 def pod_resize_validator(attempt: Attempt) -> None:
-    """Refuse a resize that the pod's node could never grant."""
+    """Refuse a resize that the pod's node can never grant."""
     if not attempt.is_for("pods", UPDATE, subresource="resize") or attempt.old is None:
         return
     spec = attempt.object["spec"]
@@ -343,7 +334,7 @@ def _resize_error(attempt: Attempt, why: str, reason: str) -> errors.ApiError:
 
 
 def node_restriction(attempt: Attempt) -> None:
-    """Let a node write only what concerns itself."""
+    """Restrict a node's writes to its own objects."""
     if attempt.operation not in (CREATE, UPDATE, DELETE):
         return
     node = node_name(attempt.request.user)
@@ -412,7 +403,7 @@ def _restrict_mirror_pod(node: str, attempt: Attempt) -> None:
 
 
 def _restrict_owner(node: str, attempt: Attempt, owners: list[Object]) -> None:
-    """The one owner of a mirror pod is its node."""
+    """Check that the node is the only owner of its mirror pod."""
     only = f'node "{node}" can only create pods with'
     if len(owners) > 1:
         raise attempt.refuse(f"{only} a single owner reference set to itself")
@@ -476,7 +467,7 @@ def _restrict_changed_node(node: str, attempt: Attempt) -> None:
 
 
 def _is_forbidden_label(label: str) -> bool:
-    """Whether a node may not have a say in a label of its own."""
+    """Report whether a node must not set this label on its own object."""
     namespace = label.partition("/")[0] if "/" in label else ""
     if _is_within(namespace, _RESTRICTED_LABEL_NAMESPACE):
         return True
@@ -499,7 +490,7 @@ def _restrict_claim(node: str, attempt: Attempt) -> None:
 
 
 def _fixed_part(claim: Object) -> Object:
-    """A claim without what a node may report of it."""
+    """Return a claim without the fields that a node may report."""
     reported = ("capacity", "conditions", "allocatedResourceStatuses", "allocatedResources")
     unimportant = ("resourceVersion", "managedFields")
     metadata = {key: value for key, value in (claim.get("metadata") or {}).items() if key not in unimportant}
@@ -522,7 +513,7 @@ def _restrict_slice(node: str, attempt: Attempt) -> None:
 
 
 def _object_name(attempt: Attempt) -> str:
-    """The name of what is written: on creation the object says it, and not the path."""
+    """Return the name of the written object. On creation the object has the name, not the path."""
     written = (attempt.new if attempt.operation == CREATE else attempt.old) or {}
     return str((written.get("metadata") or {}).get("name") or attempt.request.name)
 
@@ -548,7 +539,7 @@ def _restrict_token(node: str, attempt: Attempt) -> None:
 
 
 def _restrict_audience(attempt: Attempt, pod: Object, audiences: list[str]) -> None:
-    """A node may ask for a token only for whom a volume of the pod is to show one."""
+    """Check that the node requests a token only for an audience that a volume of the pod names."""
     if len(audiences) > 1:
         raise attempt.refuse("node may only request 0 or 1 audiences")
     audience = audiences[0] if audiences else ""
@@ -561,7 +552,7 @@ def _restrict_audience(attempt: Attempt, pod: Object, audiences: list[str]) -> N
 
 
 def _audiences(store: Store, pod: Object) -> set[str]:
-    """The audiences of the tokens that the pod's volumes are made with; "" is the API server."""
+    """Return the audiences of the tokens in the pod's volumes. "" stands for the API server."""
     found = set()
     for volume in references.volumes(pod):
         for source in (volume.get("projected") or {}).get("sources") or []:
@@ -581,7 +572,7 @@ def _token_requests(store: Store, driver: str) -> list[Object]:
 
 
 def _csi_driver(store: Store, pod: Object, volume: Mapping[str, Any]) -> str:
-    """The name of the driver that a volume of a pod is of, directly or by its claim."""
+    """Return the name of the CSI driver of a pod's volume, whether the volume names the driver or a claim does."""
     if "csi" in volume:
         return str(volume["csi"].get("driver", ""))
     if "ephemeral" in volume:
@@ -599,7 +590,7 @@ def _csi_driver(store: Store, pod: Object, volume: Mapping[str, Any]) -> str:
 
 
 def _restrict_request(node: str, attempt: Attempt) -> None:
-    """A node asks for certificates for itself alone."""
+    """Check that a node requests kubelet certificates only for itself."""
     spec = (attempt.new or {}).get("spec") or {}
     kubelets = (certificates.SIGNER_KUBELET_CLIENT, certificates.SIGNER_KUBELET_SERVING)
     if attempt.operation != CREATE or spec.get("signerName") not in kubelets:

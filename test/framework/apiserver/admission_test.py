@@ -24,7 +24,7 @@ CSRS = "certificates.k8s.io/certificatesigningrequests"
 
 
 def pod(name: str = "p", **changes: Any) -> Object:
-    """A mirror pod as a node makes it; changes of its spec and of annotations, owners and labels."""
+    """Return a mirror pod as a node creates it, with changes of its spec, annotations, owners and labels."""
     metadata = {
         "name": name,
         "namespace": "ns",
@@ -82,7 +82,7 @@ def admit(
     namespace: str | None = None,
     mount_tokens: bool = False,
 ) -> Object | None:
-    """Admit a write of what, which is GROUP/RESOURCE or RESOURCE, with :SUBRESOURCE."""
+    """Admit a write of `what`, which is GROUP/RESOURCE or RESOURCE, optionally with :SUBRESOURCE."""
     what, _, subresource = what.partition(":")
     group, _, resource = what.rpartition("/")
     metadata = (new or old or {}).get("metadata") or {}
@@ -108,8 +108,6 @@ def refusal(store: FakeStore, *arguments: Any, **options: Any) -> str | None:
         return err.message
     return None
 
-
-# --- NodeRestriction -------------------------------------------------------------------------------
 
 NOT_OWNED = 'node "n1" can only create pods with an owner reference set to itself'
 CREATIONS: list[tuple[str, Object, str | None]] = [
@@ -453,9 +451,6 @@ def test_who_is_no_node_is_not_restricted(store: FakeStore) -> None:
     )
 
 
-# --- The other plugins -----------------------------------------------------------------------------
-
-
 def plain(**spec: Any) -> Object:
     return {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"containers": [{"name": "c"}], **spec}}
 
@@ -636,9 +631,6 @@ def test_the_cause_of_a_namespace_that_goes(store: FakeStore) -> None:
     assert raised.value.status["details"]["causes"][0]["reason"] == "NamespaceTerminating"
 
 
-# --- PersistentVolumeClaimResize -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("size", "phase", "storage_class", "message"),
     [
@@ -664,9 +656,6 @@ def test_claims_that_grow(store: FakeStore, size: str, phase: str, storage_class
         assert got is None
     else:
         assert got is not None and got.startswith(f'persistentvolumeclaims "c" is forbidden: {message}')
-
-
-# --- PodResizeValidator ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Who asks: client certificates, static tokens, bootstrap tokens, service account tokens, and nobody in particular.
+"""Authenticate by client certificates and by static, bootstrap and service account tokens, or as anonymous.
 
-Also what serves tokens over the API: TokenRequest, TokenReview and SelfSubjectReview.
+The module also serves the APIs for tokens: TokenRequest, TokenReview and SelfSubjectReview.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _EXTRA = "authentication.kubernetes.io"
 _DEFAULT_SECONDS = 3600
 _SHORTEST_SECONDS = 600
 _LONGEST_SECONDS = 1 << 32
-# What a bound token that the kubelet asks for lives for, and what it lives for in truth, so that a program
-# that never reads its token again goes on for a year.
+# A kubelet requests pod tokens with a lifetime of _WARN_SECONDS. Such a token really lives for _EXTENDED_SECONDS, so
+# that a program that never reads its token again works for a year.
 _WARN_SECONDS = 3607
 _EXTENDED_SECONDS = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
 class TokenUser:
-    """Whom a token stands for, and for which of the wanted audiences."""
+    """Describe the user of a token, and those of the wanted audiences for which the token is valid."""
 
     user: UserInfo
     audiences: tuple[str, ...]
 
 
 class Authenticator:
-    """Tries every way in upstream's order. Thread-safe."""
+    """Try all methods of authentication in upstream's order. Thread-safe."""
 
     def __init__(
         self,
@@ -61,7 +61,10 @@ class Authenticator:
         static_tokens: Mapping[str, UserInfo] | None = None,
         now: tokens.Clock = time.time,
     ) -> None:
-        """The store is asked for when it is needed: the server makes it, and takes this first."""
+        """Create the authenticator.
+
+        It calls `store` only later, because the server that creates the store needs it first.
+        """
         self.signer = signer
         self.static_tokens = dict(static_tokens or {})
         self.api_audiences: tuple[str, ...] = (signer.issuer,)
@@ -91,7 +94,7 @@ class Authenticator:
         return None
 
     def _certificate_user(self, der: bytes) -> UserInfo | None:
-        """The user of a certificate; None if it is not valid at this time."""
+        """Return the user of a certificate, or None if the certificate is not valid now."""
         certificate = x509.load_der_x509_certificate(der)
         now = datetime.datetime.fromtimestamp(self._now(), datetime.UTC)
         name = certificates.common_name(certificate.subject)
@@ -102,10 +105,8 @@ class Authenticator:
         extra = {f"{_EXTRA}/credential-id": (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
         return authenticated(UserInfo(name, groups=groups, extra=extra))
 
-    # Tokens.
-
     def authenticate_token(self, token: str, audiences: Collection[str]) -> TokenUser:
-        """Whom a token stands for; raises ApiError (401) if for nobody."""
+        """Return the user of a token. Raise ApiError (401) if the token is not valid."""
         for way in (self._static, self._service_account, self._bootstrap):
             try:
                 found = way(token, audiences)
@@ -146,7 +147,7 @@ class Authenticator:
         return TokenUser(UserInfo(f"system:bootstrap:{token_id}", groups=groups), self._of_api(audiences))
 
     def _has_expired(self, expiration: str) -> bool:
-        """Whether a bootstrap token's time is over; one that cannot be read is."""
+        """Report whether a bootstrap token has expired. A time that cannot be parsed counts as expired."""
         if not expiration:
             return False
         try:
@@ -180,28 +181,28 @@ class Authenticator:
         try:
             found = self.store.get(resource, reference["name"], namespace)
         except errors.ApiError as err:
-            raise tokens.TokenError(f"{word} {name} is not there: {err}") from err
+            raise tokens.TokenError(f"{word} {name} not found: {err}") from err
         if found["metadata"]["uid"] != reference["uid"]:
             uids = f"UID ({found['metadata']['uid']}) does not match claim ({reference['uid']})"
             raise tokens.TokenError(f"{word} {uids}")
 
     def _of_api(self, audiences: Collection[str]) -> tuple[str, ...]:
-        """The audiences of a token that is meant for the API server. Raises TokenError if none is wanted."""
+        """Return the audiences of a token for the API server. Raise TokenError if the request wants none of them."""
         found = tuple(each for each in self.api_audiences if each in audiences)
         if not found:
-            raise tokens.TokenError("the token is for the API server alone")
+            raise tokens.TokenError("the token is valid only for the API server")
         return found
 
 
 def authenticated(user: UserInfo) -> UserInfo:
-    """The user as a member of system:authenticated, which everybody is who is not anonymous."""
+    """Add the user to system:authenticated, the group of all users who are not anonymous."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 def _impersonated(request: Request, user: UserInfo | None) -> UserInfo | None:
-    """Who the user, who must be an administrator, wants to be taken for."""
+    """Return the user that an administrator wants to impersonate."""
     wanted = request.headers["impersonate-user"]
     if user is None or MASTERS not in user.groups:
         raise _may_not_impersonate(request, "system:anonymous" if user is None else user.name)
@@ -224,7 +225,7 @@ def _may_not_impersonate(request: Request, name: str) -> errors.ApiError:
 
 
 def _bootstrap_groups(extra: str) -> tuple[str, ...] | None:
-    """The groups of a bootstrap token; None if one has a name that it must not have."""
+    """Return the groups of a bootstrap token, or None if one of them has a forbidden name."""
     names = sorted({each for each in extra.split(",") if each})
     if not all(_BOOTSTRAP_GROUP.fullmatch(name) for name in names):
         return None
@@ -248,13 +249,11 @@ def _text(encoded: str) -> str:
         return ""
 
 
-# --- What the API serves ---------------------------------------------------------------------------
-
-
 class TokenRequests:
-    """serviceaccounts/token: signs a token for a service account, bound to an object if the request says so.
+    """Serve serviceaccounts/token: sign a token for a service account, bound to an object if the request names one.
 
-    shortest: seconds that a token lives for which the shortest life was asked, which is ten minutes; 0 for just that.
+    `shortest` replaces the lifetime, in seconds, of tokens that were requested with the minimum of ten minutes; 0 keeps
+    it.
     """
 
     def __init__(
@@ -271,7 +270,7 @@ class TokenRequests:
         if metadata.get("namespace", request.namespace) != request.namespace:
             why = "the namespace of the provided object does not match the namespace sent on the request"
             raise errors.bad_request(why)
-        # Before the defaults: admission tells no audience from the API server's.
+        # Admission runs before the defaulting, because it distinguishes a missing audience from that of the API server.
         self._admission.admit(request, CREATE, body, None)
         if metadata.get("name", request.name) != request.name:
             message = "must match the service account name if specified"
@@ -308,7 +307,7 @@ class TokenRequests:
         return set(audiences) <= set(self._authenticator.api_audiences)
 
     def _bound(self, request: Request, reference: Mapping[str, Any] | None) -> dict[str, Object]:
-        """The objects that the token is to be bound to, by the names of their claims."""
+        """Return the objects that the token will be bound to, by the names of their claims."""
         if reference is None:
             return {}
         store = self._authenticator.store
@@ -358,7 +357,7 @@ def _validate(spec: Object) -> None:
 
 
 class TokenReviews:
-    """tokenreviews: says whom a token stands for."""
+    """Serve tokenreviews, which report the user of a token."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -383,13 +382,13 @@ class TokenReviews:
 
 
 def self_subject_reviews(request: Request, body: Object) -> Object:
-    """selfsubjectreviews, as `kubectl auth whoami` asks."""
+    """Serve selfsubjectreviews, which `kubectl auth whoami` creates."""
     body["status"] = {"userInfo": user_object(request.user)}
     return body
 
 
 def user_object(user: UserInfo) -> Object:
-    """A user as objects have it."""
+    """Return a user in the form that API objects have."""
     found: Object = {"username": user.name}
     if user.uid:
         found["uid"] = user.uid

@@ -18,7 +18,7 @@ AUTHENTICATED = "system:authenticated"
 
 
 class Admissions:
-    """Notes what it admits, and refuses if it is told to."""
+    """Record what it admits, and refuse if the test wants that."""
 
     def __init__(self) -> None:
         self.error: errors.ApiError | None = None
@@ -71,9 +71,6 @@ def ask(token: str = "", pair: certificates.KeyPair | None = None, headers: Mapp
     return request
 
 
-# --- Certificates ----------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def authority() -> certificates.CertificateAuthority:
     return certificates.CertificateAuthority.create()
@@ -102,9 +99,6 @@ def test_a_token_counts_when_the_certificate_has_expired(
 def test_nobody(authenticator: authentication.Authenticator) -> None:
     assert authenticator.authenticate(ask()) is None
     assert authenticator.authenticate(ask(headers={"authorization": "Basic YTpi"})) is None
-
-
-# --- Tokens ----------------------------------------------------------------------------------------
 
 
 def test_static_tokens(authenticator: authentication.Authenticator) -> None:
@@ -168,9 +162,6 @@ def test_a_bootstrap_token_that_is_deleted(authenticator: authentication.Authent
     store.add("secrets", secret)
     with pytest.raises(errors.ApiError):
         authenticator.authenticate(ask("abcdef.0123456789abcdef"))
-
-
-# --- Service accounts ------------------------------------------------------------------------------
 
 
 def token_request(
@@ -263,7 +254,7 @@ def test_a_pod_token_outlives_its_node(
         (600, {}, 600),
         (3600, {}, 3600),
         (3607, {}, 3607),
-        # What kubelets ask for lives for a year, so that those who read it once get along.
+        # The token that a kubelet requests lives for a year, so that programs that read it only once keep working.
         (3607, bound("Pod", "p"), 365 * 24 * 3600),
         (3607, {**bound("Pod", "p"), "audiences": ["vault", ISSUER]}, 3607),
     ],
@@ -347,9 +338,6 @@ def test_admission_refuses_a_token(authenticator: authentication.Authenticator, 
     admissions.error = errors.forbidden("serviceaccounts", "", "builder", "no")
     with pytest.raises(errors.ApiError, match="no"):
         token_request(authenticator, time, admissions=admissions)
-
-
-# --- Reviews and impersonation ---------------------------------------------------------------------
 
 
 def test_token_reviews(authenticator: authentication.Authenticator, time: Time) -> None:

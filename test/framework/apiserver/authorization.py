@@ -1,7 +1,9 @@
-"""Who may do what: administrators everything, nodes what concerns them, others what was granted to them.
+"""Authorize requests: administrators may do everything, nodes what concerns them, others what has been granted.
+
+Rules are granted in the process or by stored roles (rbac.py).
 
 Go: plugin/pkg/auth/authorizer/node/node_authorizer.go, and of plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go
-the roles that a node and a new cluster's users have. Rules are granted in process, or by stored roles (rbac.py).
+the roles that a node and a new cluster's users have.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ BOOTSTRAPPER_RULES = (
     Rule(("create",), ("certificatesigningrequests/nodeclient",), (_CERTIFICATES,)),
 )
 NODE_GROUP_RULES = (Rule(("create",), ("certificatesigningrequests/selfnodeclient",), (_CERTIFICATES,)),)
-# What every node may do, beside what depends on the node and the object.
+# Every node has these permissions. Others depend on the node and the object.
 NODE_RULES = (
     Rule(("create",), ("tokenreviews",), ("authentication.k8s.io",)),
     Rule(("create",), ("subjectaccessreviews", "localsubjectaccessreviews"), ("authorization.k8s.io",)),
@@ -58,19 +60,19 @@ DEFAULT_GRANTS = {
 
 
 class ClusterAuthorizer:
-    """Administrators, then nodes, then grants, then stored roles. Thread-safe."""
+    """Authorize administrators, then nodes, then granted rules, then stored roles. Thread-safe."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._node = NodeAuthorizer(store)
         self._rbac = RBACAuthorizer(store)
-        # Guards _grants.
+        # The lock guards _grants.
         self._lock = threading.Lock()
         self._grants: dict[str, list[tuple[str, Rule]]] = defaultdict(list)
         for subject, rules in DEFAULT_GRANTS.items():
             self.grant(subject, *rules)
 
     def grant(self, subject: str, *rules: Rule, namespace: str = "") -> None:
-        """Allow a user or a group, by its name, what the rules say; in one namespace, if one is given."""
+        """Grant these rules to the user or group of a name, in one namespace if it is given."""
         with self._lock:
             self._grants[subject].extend((namespace, rule) for rule in rules)
 
@@ -90,20 +92,20 @@ class ClusterAuthorizer:
 
 
 def node_name(user: UserInfo) -> str | None:
-    """The node that a user is, "" if it is one that has no name, None if it is no node."""
+    """Return the node's name if the user is a node, "" if it is a node without a name, and None if it is no node."""
     if NODES not in user.groups or not user.name.startswith(_NODE_PREFIX):
         return None
     return user.name.removeprefix(_NODE_PREFIX)
 
 
 class NodeAuthorizer:
-    """What a node may do depends on the pods that are bound to it, as they are stored at this moment."""
+    """Authorize nodes by the pods that are bound to them in the store at this moment."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
 
     def authorize(self, request: Request) -> tuple[bool, str]:
-        """Whether a node may; also False, without a reason, if the user is no node."""
+        """Report whether a node may make the request. Return False without a reason if the user is no node."""
         node = node_name(request.user)
         if node is None:
             return False, ""
@@ -113,7 +115,7 @@ class NodeAuthorizer:
         return reason is None, reason or ""
 
     def _refusal(self, node: str, request: Request) -> str | None:
-        """Why the node may not; None if it may."""
+        """Return the reason for a refusal, or None if the node may make the request."""
         match request.group, request.resource:
             case "", "secrets":
                 return self._read_namespaced(node, request, self._uses_secret)
@@ -140,8 +142,6 @@ class NodeAuthorizer:
             case "", "pods":
                 return self._pod(node, request)
         return None if any(rule.allows(request) for rule in NODE_RULES) else ""
-
-    # Kinds of access.
 
     def _related(self, node: str, request: Request, uses: Callable[[str, str, str], bool]) -> str | None:
         name = request.object_name
@@ -188,7 +188,7 @@ class NodeAuthorizer:
             return "cannot authorize ResourceSlice subresources"
         match request.verb:
             case "create":
-                return None  # NodeRestriction looks closer
+                return None  # The NodeRestriction plugin checks the details.
             case "get" | "update" | "patch" | "delete":
                 return self._related(node, request, self._has_slice)
             case "watch" | "list" | "deletecollection":
@@ -209,10 +209,8 @@ class NodeAuthorizer:
                     return self._related(node, request, self._runs_pod)
                 return "can only list/watch pods with spec.nodeName field selector"
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
-                return None  # NodeRestriction looks closer
+                return None  # The NodeRestriction plugin checks the details.
         return ""
-
-    # What a node has to do with an object.
 
     def _runs_pod(self, node: str, namespace: str, name: str) -> bool:
         pod = self._find("pods", name, namespace)
@@ -255,7 +253,10 @@ class NodeAuthorizer:
         return bool(claim) and self._uses_claim(node, claim.get("namespace", ""), claim.get("name", ""))
 
     def _any_pod(self, node: str, namespace: str, uses: Callable[[Object], bool]) -> bool:
-        """Whether this is true of a pod of the node; a mirror pod, which the node makes itself, gives it nothing."""
+        """Report whether a pod of the node meets the condition.
+
+        Mirror pods do not count because the node creates them itself.
+        """
         pods = self._store().list("pods", namespace, field_selector=f"spec.nodeName={node}")
         return any(uses(pod) for pod in pods if not references.is_mirror(pod))
 
@@ -289,7 +290,7 @@ def _csi_node(node: str, request: Request) -> str | None:
 def _node(node: str, request: Request) -> str | None:
     match request.subresource, request.verb:
         case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
-            return None  # NodeRestriction looks closer
+            return None  # The NodeRestriction plugin checks the details.
         case "", "get" | "list" | "watch":
             name = request.object_name
             if name == node:
@@ -300,11 +301,8 @@ def _node(node: str, request: Request) -> str | None:
     return ""
 
 
-# --- What the API serves ---------------------------------------------------------------------------
-
-
 class AccessReviews:
-    """subjectaccessreviews, localsubjectaccessreviews and selfsubjectaccessreviews: asks the authorizer."""
+    """Serve subjectaccessreviews, localsubjectaccessreviews and selfsubjectaccessreviews by asking the authorizer."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
@@ -324,7 +322,7 @@ def _user_of_review(spec: Mapping[str, Any]) -> UserInfo:
 
 
 def _reviewed(user: UserInfo, spec: Mapping[str, Any]) -> Request:
-    """The request that a review is about."""
+    """Return the request that a review is about."""
     if (path := spec.get("nonResourceAttributes")) is not None:
         return Request("", path.get("path", ""), user=user, verb=path.get("verb", ""))
     attributes = spec.get("resourceAttributes") or {}

@@ -23,7 +23,11 @@ def pod(name: str, node: str, **spec: object) -> Object:
 
 @pytest.fixture
 def store() -> FakeStore:
-    """Pods on n1 that refer to objects called n1-...; one on n2 that does so to n2-...; a mirror pod of n1."""
+    """Return a store with pods, nodes, and the objects that the pods refer to.
+
+    A pod on n1 refers to objects called n1-..., and one on n2 to objects called n2-... . There is a mirror pod on n1,
+    too.
+    """
     store = FakeStore()
     for node in ("n1", "n2"):
         store.add("nodes", {"metadata": {"name": node}})
@@ -43,7 +47,7 @@ def store() -> FakeStore:
 
 
 def _claim_statuses(node: str) -> Object:
-    """Names of claims of devices that were made for the pod."""
+    """Return the names of the resource claims that were created for the pod."""
     return {
         "resourceClaimStatuses": [{"name": "made", "resourceClaimName": f"{node}-made-devices"}, {"name": "none"}],
         "extendedResourceClaimStatus": {"resourceClaimName": f"{node}-extended-devices"},
@@ -51,7 +55,7 @@ def _claim_statuses(node: str) -> Object:
 
 
 def _references(node: str) -> Object:
-    """A pod's spec that refers to secrets and config maps in every way that there is."""
+    """Return the spec of a pod that refers to secrets and config maps in every possible way."""
 
     def reference(kind: str) -> Object:
         return {"name": f"{node}-{kind}"}
@@ -94,7 +98,7 @@ def _references(node: str) -> Object:
 
 
 def ask(verb: str, what: str, name: str = "", namespace: str = "", selector: str = "") -> Request:
-    """A request for what, which is GROUP/RESOURCE or RESOURCE, with :SUBRESOURCE."""
+    """Return a request for `what`, which is GROUP/RESOURCE or RESOURCE, optionally with :SUBRESOURCE."""
     what, _, subresource = what.partition(":")
     group, _, resource = what.rpartition("/")
     query = {"fieldSelector": [selector]} if selector else {}
@@ -119,9 +123,9 @@ CSRS = "certificates.k8s.io/certificatesigningrequests"
 ATTACHMENTS = "storage.k8s.io/volumeattachments"
 POD_SELECTOR = "can only list/watch pods with spec.nodeName field selector"
 
-# What a node asks for, and why it is refused; None if it is not.
+# Each row is a node's request, and the reason for its refusal or None.
 NODE_CHECKS: list[tuple[Request, str | None]] = [
-    # secrets
+    # The following rows are about secrets.
     *[
         (ask("get", "secrets", f"n1-{name}", "ns"), None)
         for name in (
@@ -143,14 +147,14 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("list", "secrets"), "can only read namespaced object of this type"),
     (ask("update", "secrets", "n1-secret", "ns"), "can only read resources of this type"),
     (ask("get", "secrets:foo", "n1-secret", "ns"), "cannot read subresource"),
-    # config maps
+    # The following rows are about config maps.
     *[
         (ask("get", "configmaps", f"n1-{name}", "ns"), None)
         for name in ("map", "env-map", "from-map", "ephemeral-map", "projected-map")
     ],
     (ask("get", "configmaps", "n2-map", "ns"), NO_RELATION),
     (ask("create", "configmaps", "", "ns"), "can only read resources of this type"),
-    # claims and volumes
+    # The following rows are about claims and volumes.
     (ask("get", "persistentvolumeclaims", "n1-claim", "ns"), None),
     (ask("get", "persistentvolumeclaims", "n1-pod-e", "ns"), None),
     (ask("get", "persistentvolumeclaims", "n2-claim", "ns"), NO_RELATION),
@@ -167,19 +171,19 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("get", ATTACHMENTS, "n1-attachment"), None),
     (ask("get", ATTACHMENTS, "n2-attachment"), NO_RELATION),
     (ask("list", ATTACHMENTS), ONLY_GET),
-    # claims of devices
+    # The following rows are about resource claims.
     *[(ask("get", CLAIMS, f"n1-{name}", "ns"), None) for name in ("devices", "made-devices", "extended-devices")],
     (ask("get", CLAIMS, "n2-devices", "ns"), NO_RELATION),
     (ask("list", CLAIMS, "", "ns"), ONLY_GET),
     (ask("get", f"{CLAIMS}:status", "n1-devices", "ns"), "cannot get subresource"),
-    # resource slices
+    # The following rows are about resource slices.
     (ask("create", SLICES), None),
     (ask("get", SLICES, "n1-slice"), None),
     (ask("delete", SLICES, "n2-slice"), NO_RELATION),
     (ask("deletecollection", SLICES, selector="spec.nodeName=n1"), None),
     (ask("list", SLICES), "can only list/watch/deletecollection resourceslices with nodeName field selector"),
     (ask("get", f"{SLICES}:status", "n1-slice"), "cannot authorize ResourceSlice subresources"),
-    # service accounts
+    # The following rows are about service accounts.
     (ask("get", "serviceaccounts", "n1-account", "ns"), None),
     (ask("get", "serviceaccounts", "n2-account", "ns"), NO_RELATION),
     (ask("create", "serviceaccounts:token", "n1-account", "ns"), None),
@@ -191,7 +195,7 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
         ask("create", "serviceaccounts:other", "n1-account", "ns"),
         "can only create token subresource of serviceaccount",
     ),
-    # leases
+    # The following rows are about leases.
     *[(ask(verb, LEASES, "n1", "kube-node-lease"), None) for verb in ("get", "update", "patch", "delete")],
     (ask("create", LEASES, "", "kube-node-lease"), None),
     (ask("list", LEASES, "", "kube-node-lease"), "can only get, create, update, patch, or delete a node lease"),
@@ -200,15 +204,15 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
         ask("update", LEASES, "n2", "kube-node-lease"),
         "can only access node lease with the same name as the requesting node",
     ),
-    # CSI nodes
+    # The following rows are about CSI nodes.
     *[(ask(verb, CSI_NODES, "n1"), None) for verb in ("get", "update", "patch", "delete")],
     (ask("create", CSI_NODES), None),
     (ask("watch", CSI_NODES), "can only get, create, update, patch, or delete a CSINode"),
     (ask("get", CSI_NODES, "n2"), "can only access CSINode with the same name as the requesting node"),
     (ask("get", f"{CSI_NODES}:status", "n1"), "cannot authorize CSINode subresources"),
-    # nodes
+    # The following rows are about nodes.
     (ask("create", "nodes"), None),
-    (ask("update", "nodes", "n2"), None),  # left to NodeRestriction
+    (ask("update", "nodes", "n2"), None),  # NodeRestriction checks this later.
     (ask("patch", "nodes:status", "n1"), None),
     (ask("get", "nodes", "n1"), None),
     (ask("list", "nodes", selector="metadata.name=n1"), None),
@@ -219,7 +223,7 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("delete", "nodes", "n1"), ""),
     (ask("get", "nodes:status", "n1"), ""),
     (ask("get", "nodes:proxy", "n1"), ""),
-    # pods
+    # The following rows are about pods.
     (ask("get", "pods", "n1-pod", "ns"), None),
     (ask("get", "pods", "mirror", "ns"), None),
     (ask("get", "pods", "n2-pod", "ns"), NO_RELATION),
@@ -232,14 +236,14 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("watch", "pods", "", "ns", "metadata.name=n1-pod"), None),
     (ask("watch", "pods", "", "ns", "metadata.name=n2-pod"), NO_RELATION),
     (ask("create", "pods", "", "ns"), None),
-    (ask("delete", "pods", "n2-pod", "ns"), None),  # left to NodeRestriction
+    (ask("delete", "pods", "n2-pod", "ns"), None),  # NodeRestriction checks this later.
     (ask("patch", "pods:status", "n1-pod", "ns"), None),
     (ask("create", "pods:eviction", "n1-pod", "ns"), None),
     (ask("update", "pods", "n1-pod", "ns"), ""),
     (ask("get", "pods:status", "n1-pod", "ns"), ""),
     (ask("get", "pods:log", "n1-pod", "ns"), ""),
     (ask("deletecollection", "pods", "", "ns"), ""),
-    # what all nodes may
+    # The following rows are about the rules that are the same for all nodes.
     (ask("watch", "services"), None),
     (ask("create", "services", "", "ns"), ""),
     (ask("create", "events", "", "ns"), None),
@@ -256,7 +260,7 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("update", "certificates.k8s.io/clustertrustbundles"), ""),
     (ask("create", "authentication.k8s.io/tokenreviews"), None),
     (ask("create", "authorization.k8s.io/subjectaccessreviews"), None),
-    (ask("create", "authorization.k8s.io/selfsubjectaccessreviews"), None),  # as everybody may
+    (ask("create", "authorization.k8s.io/selfsubjectaccessreviews"), None),  # Everybody may do this.
     (ask("list", "namespaces"), ""),
     (ask("create", "namespaces"), ""),
 ]

@@ -1,6 +1,6 @@
-"""A cluster's certificate authority: certificates for servers and users, kubeconfig files, and the signing of requests.
+"""Run a cluster's certificate authority: issue certificates, write kubeconfig files, and sign requests.
 
-Keys are elliptic-curve keys, which cost a hundredth of a millisecond to make where RSA's cost a tenth of a second.
+All keys are elliptic-curve keys. They take a hundredth of a millisecond to create, and RSA keys a tenth of a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SIGNER_KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SIGNER_KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 
 _BACKDATE = datetime.timedelta(minutes=5)
-# A certificate that lives for less is not ended earlier by what it was backdated.
+# A certificate begins earlier than the time of its signing. One with a lifetime below this value does not therefore end
+# earlier.
 _SHORT = datetime.timedelta(hours=8)
 _YEAR = datetime.timedelta(days=365)
 _USER_PREFIX = "system:node:"
@@ -51,18 +52,18 @@ SigningKey = ec.EllipticCurvePrivateKey
 
 
 class RequestError(Exception):
-    """A certificate signing request that its signer will not sign; the message is what upstream's signer says."""
+    """Signal that a signer refuses a certificate signing request. The message is that of upstream's signer."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its key, both PEM."""
+    """Hold a certificate and its key, both in PEM."""
 
     certificate: bytes
     key: bytes
 
     def write(self, directory: Path, name: str) -> tuple[Path, Path]:
-        """Write NAME.crt and NAME.key, which only the owner may read, and return their paths."""
+        """Write NAME.crt and NAME.key and return their paths. Only the owner may read the key."""
         directory.mkdir(parents=True, exist_ok=True)
         certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
         certificate.write_bytes(self.certificate)
@@ -71,7 +72,7 @@ class KeyPair:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that was never readable by others, in one step."""
+    """Write a file in one step. Others can never read it."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -81,7 +82,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 class CertificateAuthority:
-    """Signs with one key. Safe to use from several threads: nothing of it changes."""
+    """Sign certificates with one key. Thread-safe, because it never changes."""
 
     def __init__(self, certificate: x509.Certificate, key: SigningKey) -> None:
         self.certificate = certificate
@@ -106,7 +107,7 @@ class CertificateAuthority:
 
     @classmethod
     def load_or_create(cls, directory: Path, name: str = "kubernetes") -> CertificateAuthority:
-        """The authority kept in NAME-ca.crt and NAME-ca.key of a directory, made if it is not there."""
+        """Load the authority from NAME-ca.crt and NAME-ca.key in a directory, or create it if they do not exist."""
         certificate, key = directory / f"{name}-ca.crt", directory / f"{name}-ca.key"
         if certificate.exists() and key.exists():
             return cls(x509.load_pem_x509_certificate(certificate.read_bytes()), load_signing_key(key.read_bytes()))
@@ -116,13 +117,13 @@ class CertificateAuthority:
 
     @property
     def pem(self) -> bytes:
-        """Its certificate, with which clients verify what it signed."""
+        """Return the authority's certificate, with which clients verify the certificates that it signed."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def server_pair(
         self, names: Iterable[str] = ("localhost", "127.0.0.1"), lifetime: datetime.timedelta = _YEAR
     ) -> KeyPair:
-        """A certificate for a server with these host names and IP addresses."""
+        """Return a certificate for a server with these host names and IP addresses."""
         found = list(names)
         alternative = x509.SubjectAlternativeName([_general_name(each) for each in found])
         return self._pair(found[0], [], ["server auth"], _now() + lifetime, alternative)
@@ -133,20 +134,20 @@ class CertificateAuthority:
         groups: Sequence[str] = (),
         lifetime: datetime.timedelta = _YEAR,
     ) -> KeyPair:
-        """A certificate that makes its holder this user, a member of these groups.
+        """Return a client certificate of a user who is a member of these groups.
 
-        A lifetime may be negative: then the certificate has expired.
+        With a negative lifetime the certificate has already expired.
         """
         return self._pair(user, groups, ["client auth"], _now() + lifetime, None)
 
     def node_pair(self, node: str, lifetime: datetime.timedelta = _YEAR) -> KeyPair:
-        """A client certificate of a node."""
+        """Return a client certificate of a node."""
         return self.client_pair(f"{_USER_PREFIX}{node}", [_NODES], lifetime)
 
     def sign(
         self, request: x509.CertificateSigningRequest, usages: Sequence[str], lifetime: datetime.timedelta
     ) -> bytes:
-        """Sign a certificate request as the signers of kube-controller-manager do; return PEM."""
+        """Sign a request as the signers of kube-controller-manager do, and return the certificate in PEM."""
         end = lifetime if lifetime < _SHORT else lifetime - _BACKDATE
         alternative = _extension(request.extensions, x509.SubjectAlternativeName)
         return self._issue(request.subject, request.public_key(), usages, _now() + end, alternative)
@@ -174,7 +175,7 @@ class CertificateAuthority:
         alternative: x509.SubjectAlternativeName | None,
     ) -> bytes:
         assert isinstance(public_key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey)
-        # One that has ended, too, must have begun before.
+        # The certificate must begin before its end, also if it has already expired.
         start = min(_now(), end) - _BACKDATE
         bits = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
         extended = [_EXTENDED_KEY_USAGES[usage] for usage in usages if usage in _EXTENDED_KEY_USAGES]
@@ -194,11 +195,8 @@ class CertificateAuthority:
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-# --- Requests --------------------------------------------------------------------------------------
-
-
 def parse_request(pem: bytes) -> x509.CertificateSigningRequest:
-    """The request of a CSR object. Raises RequestError."""
+    """Parse the request of a CSR object. Raise RequestError if it is not valid."""
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
         raise RequestError("PEM block type must be CERTIFICATE REQUEST")
     try:
@@ -211,11 +209,11 @@ def parse_request(pem: bytes) -> x509.CertificateSigningRequest:
 
 
 def decode_request(encoded: str) -> x509.CertificateSigningRequest:
-    """The request as a CSR object carries it, in base64. Raises RequestError."""
+    """Decode the base64 of a CSR object and parse the request. Raise RequestError if it is not valid."""
     try:
         return parse_request(base64.b64decode(encoded, validate=True))
     except binascii.Error as err:
-        raise RequestError(f"the request is no base64: {err}") from err
+        raise RequestError(f"the request is not base64: {err}") from err
 
 
 def common_name(subject: x509.Name) -> str:
@@ -228,7 +226,7 @@ def organizations(subject: x509.Name) -> list[str]:
 
 
 def check_request(request: x509.CertificateSigningRequest, signer: str, usages: Collection[str]) -> None:
-    """Raise RequestError if a signer of kubernetes.io will not sign this request."""
+    """Raise RequestError if a signer of kubernetes.io refuses this request."""
     match signer:
         case "kubernetes.io/kube-apiserver-client-kubelet":
             _check_kubelet_client(request, usages)
@@ -272,7 +270,7 @@ def _check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Coll
 
 
 def _check_usages(usages: Collection[str], purpose: str) -> None:
-    """A key that is no RSA key can do without key encipherment."""
+    """Check the usages. Key encipherment is optional, because only RSA keys need it."""
     if set(usages) - {"key encipherment"} != {"digital signature", purpose}:
         wanted = " ".join(sorted({"digital signature", "key encipherment", purpose}))
         raise RequestError(f"usages did not match [{wanted}]")
@@ -301,7 +299,10 @@ def _extension(
 
 
 def make_request(user: str, groups: Sequence[str] = (), names: Sequence[str] = ()) -> tuple[bytes, bytes]:
-    """A certificate request and its key, both PEM, for who wants to be this user or to serve under these names."""
+    """Return a certificate request and its key, both in PEM.
+
+    The request is for a client with this user name, or for a server with these names.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     builder = x509.CertificateSigningRequestBuilder(
@@ -314,11 +315,8 @@ def make_request(user: str, groups: Sequence[str] = (), names: Sequence[str] = (
     return request, private_key_pem(key)
 
 
-# --- Kubeconfig ------------------------------------------------------------------------------------
-
-
 def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair | None = None, token: str = "") -> bytes:
-    """A kubeconfig for one user who shows a certificate or a token, or neither. JSON, which is YAML, too."""
+    """Return a kubeconfig for one user with a certificate, a token, or neither. It is JSON, which is also YAML."""
     credentials: dict[str, str] = {}
     if pair is not None:
         credentials["client-certificate-data"] = _base64(pair.certificate)
@@ -337,16 +335,15 @@ def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair | None = 
     return json.dumps(config, indent=2).encode() + b"\n"
 
 
-# --- TLS --------------------------------------------------------------------------------------------
-
-# OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module has no name for.
+# This is OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which the ssl module has no name.
 _NO_CHECK_TIME = 0x200000
 
 
 def server_context(certificate: Path, key: Path, client_authority: Path) -> ssl.SSLContext:
-    """TLS for a server that takes client certificates of this authority, and clients without any.
+    """Return a TLS context for a server. Clients may have a certificate of this authority or none.
 
-    A client certificate that has expired passes, so that the client gets 401 and not an alert: who serves checks it.
+    The context accepts an expired client certificate, so that the client gets 401 and not a TLS alert. The server must
+    check it.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -357,7 +354,7 @@ def server_context(certificate: Path, key: Path, client_authority: Path) -> ssl.
 
 
 def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS for a client that shows a certificate and trusts whoever answers, as API servers trust kubelets."""
+    """Return a TLS context for a client with a certificate that trusts every server, as API servers trust kubelets."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -365,14 +362,11 @@ def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-# --- Small things ----------------------------------------------------------------------------------
-
-
 def load_signing_key(pem: bytes) -> SigningKey:
-    """A private key as private_key_pem wrote it."""
+    """Load a private key that private_key_pem wrote."""
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"the key is no elliptic-curve key but a {type(key).__name__}")
+        raise ValueError(f"the key is not an elliptic-curve key: it is a {type(key).__name__}")
     return key
 
 

@@ -184,9 +184,9 @@ def test_what_is_no_request(pem: bytes, error: str | None) -> None:
 @pytest.mark.parametrize(
     ("lifetime", "left"),
     [
-        (HOUR, HOUR),  # short: not shortened by what it was backdated
+        (HOUR, HOUR),  # A short lifetime is not shortened by the backdating.
         (24 * HOUR, 24 * HOUR - datetime.timedelta(minutes=5)),
-        (100 * 365 * 24 * HOUR, None),  # no longer than the authority itself
+        (100 * 365 * 24 * HOUR, None),  # The certificate does not outlive the authority.
     ],
 )
 def test_signing(

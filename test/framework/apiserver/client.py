@@ -1,4 +1,4 @@
-"""A client as bare as can be, for the server's own tests: a request, its code and what came back."""
+"""Define a minimal HTTP client for the server's own tests: it returns the code and the body of an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class Client:
-    """One connection that stays open. A context manager."""
+    """Use one persistent connection within a `with` block."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -25,7 +25,7 @@ class Client:
     def call(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON, **query: str
     ) -> tuple[int, Any]:
-        """The code and the decoded answer."""
+        """Return the code and the decoded answer."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         headers = {"Accept": accept} | ({"Content-Type": content_type} if data is not None else {})
@@ -36,7 +36,7 @@ class Client:
         return answer.status, json.loads(text) if is_json else text
 
     def watch(self, path: str, *, accept: str = JSON, **query: str) -> Generator[dict[str, Any], None, None]:
-        """The events of a watch until it ends, on a connection of its own."""
+        """Yield the events of a watch until it ends. The watch has its own connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:
             url = f"{path}?{urllib.parse.urlencode({'watch': 'true', **query})}"

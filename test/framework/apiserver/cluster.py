@@ -1,10 +1,10 @@
-"""A cluster without nodes: an API server with identity, certificates and the controllers that a kubelet needs.
+"""Run a cluster without nodes: an API server with authentication, certificates, and the kubelet's controllers.
 
     with cluster.Cluster(directory) as c:
         subprocess.run(["kubectl", "--kubeconfig", c.admin_kubeconfig, "get", "nodes"])
         start_kubelet(kubeconfig=c.node_kubeconfig("node-1"))
 
-As a program it runs a cluster until it is told to end:
+The module is also a program, which runs a cluster until SIGTERM:
 
     python -m framework.apiserver.cluster --directory DIR [--port N]
 """
@@ -37,16 +37,16 @@ _YEAR = timedelta(days=365)
 
 @dataclass
 class Options:
-    """How a cluster differs from what a kubelet usually meets.
+    """Configure a cluster that differs from a usual one.
 
-    - `host`, `port`: where to listen; port 0 takes a free one.
-    - `names`: more host names and addresses that the server's certificate is for.
-    - `mount_tokens`: give pods a volume with their service account's token, as real clusters do.
-    - `shortest_token`: seconds that a token of a service account lives for which ten minutes, the shortest life, were
-      asked; 0 for just that.
-    - `keep`: save the objects in the directory when it stops, and load them when it starts.
-    - `node_grace_period`: for how many seconds a node may be silent; None for ever.
-    - `quarantine`: after how many seconds the pods of a node that is gone are lost.
+    - `host`, `port`: the address to listen on. Port 0 selects a free one.
+    - `names`: additional host names and addresses in the server's certificate.
+    - `mount_tokens`: pods get a volume with the token of their service account, as in real clusters.
+    - `shortest_token`: the lifetime, in seconds, of service account tokens that were requested with the minimum of ten
+      minutes; 0 keeps ten minutes.
+    - `keep`: save the objects in the directory at the stop, and load them at the start.
+    - `node_grace_period`: the number of seconds that a node may be silent. None means forever.
+    - `quarantine`: the number of seconds after which the pods of a deleted node are garbage-collected.
     """
 
     host: str = "127.0.0.1"
@@ -61,13 +61,13 @@ class Options:
 
 
 class Cluster:
-    """A context manager; all that it writes is in its directory.
+    """Run a cluster within a `with` block. It writes all files into its directory.
 
     - `server`, `store`, `url`: the API server, its objects, its address.
-    - `faults`, `requests`: what to let go wrong, and what was asked.
-    - `authority`, `authorizer`, `authenticator`: the CA, what is granted to whom, who is known.
-    - `signing.policy`: what becomes of certificate signing requests.
-    - `attach_detach.attach`: what becomes of volumes that are to be attached.
+    - `faults`, `requests`: the faults of the server, and the requests that it received.
+    - `authority`, `authorizer`, `authenticator`: the certificate authority, the permissions, and the known users.
+    - `signing.policy`: how the cluster treats certificate signing requests.
+    - `attach_detach.attach`: how the cluster treats volumes that must be attached.
     """
 
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
@@ -139,16 +139,14 @@ class Cluster:
             "selfsubjectaccessreviews": reviews,
         }
 
-    # Its life.
-
     def start(self) -> None:
-        """Listen, and start the controllers. Raises OSError if the port is taken."""
+        """Listen, and start the controllers. Raise OSError if the port is in use."""
         if self.options.keep and self._state.exists():
             self.server.load(self._state)
         self.server.start()
 
     def stop(self) -> None:
-        """End all threads and connections. A second start goes on with the same objects on the same port."""
+        """End all threads and connections. After another start the cluster has the same objects and the same port."""
         self.faults.end_all()
         self.server.stop()
         if self.options.keep:
@@ -175,23 +173,23 @@ class Cluster:
     def url(self) -> str:
         return self.server.url
 
-    # Credentials. They name the server's port, so it has to be known: after the start, or by the options.
+    # The kubeconfigs contain the server's port, so they need a port in the options or a started server.
 
     @property
     def admin_kubeconfig(self) -> Path:
-        """A kubeconfig of a user who may do everything."""
+        """Write a kubeconfig of a user with all permissions."""
         return self.user_kubeconfig("kubernetes-admin", [authentication.MASTERS])
 
     def user_kubeconfig(self, user: str, groups: Sequence[str] = (), lifetime: timedelta = _YEAR) -> Path:
-        """A kubeconfig with a new client certificate; a negative lifetime makes one that has expired."""
+        """Write a kubeconfig with a new client certificate. With a negative lifetime the certificate has expired."""
         return self._kubeconfig(user, self.authority.client_pair(user, groups, lifetime))
 
     def node_kubeconfig(self, node: str, lifetime: timedelta = _YEAR) -> Path:
-        """A kubeconfig with a new client certificate of a node."""
+        """Write a kubeconfig with a new client certificate of a node."""
         return self._kubeconfig(f"system:node:{node}", self.authority.node_pair(node, lifetime))
 
     def bootstrap_kubeconfig(self, token: str = BOOTSTRAP_TOKEN, extra_groups: Iterable[str] = ()) -> Path:
-        """A kubeconfig with a bootstrap token, which becomes good for something by this."""
+        """Write a kubeconfig with a bootstrap token, and store the token so that the server accepts it."""
         token_id, _, token_secret = token.partition(".")
         data = {
             "token-id": token_id,
@@ -210,7 +208,7 @@ class Cluster:
         return self._kubeconfig("kubelet-bootstrap", token=token)
 
     def token_kubeconfig(self, user: str, token: str) -> Path:
-        """A kubeconfig with a bearer token."""
+        """Write a kubeconfig with a bearer token."""
         return self._kubeconfig(user, token=token)
 
     def _kubeconfig(self, user: str, pair: certificates.KeyPair | None = None, token: str = "") -> Path:

@@ -1,6 +1,6 @@
-"""HTTP/1.1 over sockets: connections that stay open, chunked answers, connections given away.
+"""Serve HTTP/1.1 on sockets, with persistent connections, chunked answers, and connections that a handler takes over.
 
-Small on purpose: what the standard library's handler does for each request costs more than the rest of the server.
+The module is small on purpose: the standard library's handler takes more time per request than the rest of the server.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class BadRequest(Exception):
-    """What came is not HTTP."""
+    """Signal that a client sent something that is not HTTP."""
 
 
 class Connection:
-    """One client's connection, used by the thread that serves it; only `cut` may come from another one."""
+    """Serve one client's connection. Only its own thread may use it, except for `cut`, which any thread may call."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -40,7 +40,7 @@ class Connection:
             self.peer_certificate = sock.getpeercert(binary_form=True)
 
     def read_request(self) -> Request | None:
-        """The next request; None when the client has gone. Raises BadRequest."""
+        """Return the next request, or None if the client has closed the connection. Raise BadRequest."""
         head = self._read_head()
         if head is None:
             return None
@@ -69,7 +69,7 @@ class Connection:
         self.sock.sendall(data)
 
     def take_buffer(self) -> bytes:
-        """What has been read beyond the request, for who takes the connection over."""
+        """Return the data that was read beyond the request, for a handler that takes the connection over."""
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
@@ -135,7 +135,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Responder:
-    """The answer to one request. `fault` is given the answer in place of the client, if it is not None."""
+    """Send the answer to one request. If `fault` is not None, it changes the answer first."""
 
     connection: Connection
     keep_alive: bool
@@ -145,7 +145,10 @@ class Responder:
     fault: AnswerFault | None = None
 
     def warn(self, text: str) -> None:
-        """Tell the client, once; a text that no header can hold is left out. Go: net.NewWarningHeader"""
+        """Send the client a warning, each text once. A text that a header cannot contain is left out.
+
+        Go: net.NewWarningHeader
+        """
         if text not in self.warnings and text.isprintable():
             self.warnings.append(text)
 
@@ -162,7 +165,7 @@ class Responder:
             raise Cut
 
     def start_stream(self, content_type: str) -> None:
-        """Begin an answer that `chunk` goes on with and `end` ends."""
+        """Start an answer that `chunk` continues and `end` ends."""
         self.code = 200
         self.headers["Content-Type"] = content_type
         self.headers["Transfer-Encoding"] = "chunked"
@@ -175,7 +178,7 @@ class Responder:
         self.connection.send(b"0\r\n\r\n")
 
     def take_over(self) -> Connection:
-        """The bare connection: nothing of HTTP is done on it any more."""
+        """Return the connection. From now on the handler uses it without HTTP."""
         self.keep_alive = False
         return self.connection
 
@@ -197,7 +200,7 @@ Handler = Callable[[Request, Responder], None]
 
 
 class Listener:
-    """Accepts connections and serves each in a thread of its own."""
+    """Accept connections and serve each in its own thread."""
 
     def __init__(
         self, host: str, port: int, handler: Handler, *, ssl_context: ssl.SSLContext | None, refuse: Callable[[], bool]
@@ -208,13 +211,13 @@ class Listener:
         self._socket = socket.create_server((host, port), backlog=1024)
         self.port: int = self._socket.getsockname()[1]
         self._lock = threading.Lock()
-        # Guarded by _lock.
+        # _lock guards the two fields below.
         self._connections: dict[socket.socket, golang.Thread | None] = {}
         self._closed = False
         self._thread = golang.go(self._accept, name=f"apiserver-accept-{self.port}")
 
     def close(self) -> None:
-        """Ends all connections; returns when their threads have ended."""
+        """End all connections and wait until their threads have ended."""
         with self._lock:
             self._closed = True
             connections = dict(self._connections)
@@ -228,7 +231,7 @@ class Listener:
                 thread.join()
 
     def cut_connections(self) -> None:
-        """End all connections at once, whatever they do."""
+        """End all connections at once, whatever their state."""
         with self._lock:
             connections = list(self._connections)
         for sock in connections:
@@ -248,7 +251,7 @@ class Listener:
                     sock.close()
                     return
                 self._connections[sock] = None
-                # Held while it starts, so that whoever closes finds the thread to wait for.
+                # The lock is held while the thread starts, so that `close` finds the thread and can wait for it.
                 self._connections[sock] = golang.go(self._serve, sock, name=f"apiserver-connection-{address[1]}")
 
     def _serve(self, sock: socket.socket) -> None:
@@ -267,7 +270,7 @@ class Listener:
             sock.close()
 
     def _handshake(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-        # A duplicate, since wrapping takes the descriptor away from the socket that `close` knows.
+        # This is a duplicate because wrapping takes the descriptor away from the socket that `close` knows.
         secured = context.wrap_socket(sock.dup(), server_side=True, do_handshake_on_connect=False)
         try:
             secured.settimeout(_HANDSHAKE_TIMEOUT)

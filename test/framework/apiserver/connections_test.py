@@ -1,4 +1,4 @@
-"""HTTP as clients may speak it."""
+"""Test the forms of HTTP that clients may use."""
 
 from __future__ import annotations
 

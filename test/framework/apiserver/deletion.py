@@ -1,4 +1,4 @@
-"""What deletions leave to the garbage collector, and until when an object stays that is to go.
+"""Compute what a deletion leaves to the garbage collector, and how long a deleted object stays.
 
 Go: k8s.io/apiserver/pkg/registry/generic/registry/store.go (deletionFinalizersForGarbageCollection, markAsDeleting),
 k8s.io/apiserver/pkg/registry/rest/delete.go (BeforeDelete), k8s.io/apimachinery/pkg/apis/meta/v1/validation
@@ -16,14 +16,14 @@ from .resources import Resource
 from .times import parse_timestamp, timestamp
 
 FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
-# Finalizers that the garbage collector takes away.
+# The garbage collector removes these finalizers.
 DELETE_DEPENDENTS = "foregroundDeletion"
 ORPHAN_DEPENDENTS = "orphan"
 _POLICIES = [FOREGROUND, BACKGROUND, ORPHAN, "nil"]
 
 
 def check_options(options: Object) -> None:
-    """Raises ApiError 422."""
+    """Validate the options of a deletion. Raise ApiError 422 if they are invalid."""
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     path = field.Path("propagationPolicy")
     errs = []
@@ -37,7 +37,7 @@ def check_options(options: Object) -> None:
 
 
 def finalizers(resource: Resource, obj: Object, options: Object) -> list[str]:
-    """The finalizers of an object that is deleted: with one for the garbage collector if its dependents need it."""
+    """Return the finalizers of a deleted object, with one for the garbage collector if the dependents need it."""
     present: list[str] = obj["metadata"].get("finalizers") or []
     kept = [each for each in present if each not in (DELETE_DEPENDENTS, ORPHAN_DEPENDENTS)]
     match _policy(resource, present, options):
@@ -51,7 +51,7 @@ def finalizers(resource: Resource, obj: Object, options: Object) -> list[str]:
 
 
 def _policy(resource: Resource, present: list[str], options: Object) -> str:
-    """What becomes of dependents: as the options say, else as the object has been marked, else as its kind does."""
+    """Return the propagation policy of the options, else of the object's finalizers, else of its kind."""
     if not resource.propagation:
         return ""
     if (orphan := options.get("orphanDependents")) is not None:
@@ -64,7 +64,7 @@ def _policy(resource: Resource, present: list[str], options: Object) -> str:
 
 
 def mark(meta: Object, old: Object, grace: int, wanted: int | None) -> bool:
-    """Set when the object is to be gone, or bring it forward; False if nothing changes."""
+    """Set the time at which the object will be gone, or make it earlier. Return False if nothing changes."""
     now = datetime.datetime.now(datetime.UTC)
     if not old.get("deletionTimestamp"):
         meta["deletionTimestamp"] = timestamp(now + datetime.timedelta(seconds=grace))

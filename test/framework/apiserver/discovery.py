@@ -1,4 +1,4 @@
-"""What the server says of itself: its groups and resources, its version, and just enough of a schema for kubectl.
+"""Describe the server: its groups and resources, its version, and the parts of a schema that kubectl needs.
 
 Go: k8s.io/apiserver/pkg/endpoints/discovery
 """
@@ -29,13 +29,13 @@ VERSION: Object = {
     "platform": "linux/amd64",
 }
 _JSON = "application/json"
-# Not as old clients ask for it: the "@" in that is not allowed in an answer.
+# The type that old clients request contains an "@", which an answer must not contain.
 _OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE, _VERSION_TEXT = "Kubernetes", "v1.36.2"
 
 
 def document(path: str, accept: str, address: str) -> tuple[str, bytes] | None:
-    """Content type and body of a path that describes the server; None for another path."""
+    """Return the content type and body of a path that describes the server, or None for another path."""
     if path == "/openapi/v2" and "proto-openapi.spec.v2" in accept:
         return _OPENAPI_V2_PROTOBUF, _openapi_v2_protobuf()
     found = _described(path.rstrip("/") or "/", address)
@@ -119,7 +119,7 @@ def _entries(resource: Resource) -> Iterable[Object]:
 
 
 def _openapi_v3(root: str) -> Object | None:
-    """No schemas, but that writes take the parameters by which kubectl leaves validation to the server."""
+    """Describe no schemas, only that writes have the parameters that make kubectl leave validation to the server."""
     found = [resource for resource in RESOURCES if resource.path == root]
     if not found:
         return None
@@ -139,7 +139,7 @@ def _openapi_v3(root: str) -> Object | None:
 
 
 def _openapi_v2_protobuf() -> bytes:
-    """A Document of gnostic's openapi.v2 with nothing in it: field 1 swagger, 2 info, 8 paths."""
+    """Return an empty Document of gnostic's openapi.v2: field 1 is swagger, 2 info, 8 paths."""
 
     def text(number: int, data: bytes) -> bytes:
         return bytes([number << 3 | 2, len(data)]) + data

@@ -1,4 +1,4 @@
-"""What the server answers when it refuses: a Status object in upstream's words.
+"""Build the Status objects of refused requests, with upstream's messages.
 
 Go: k8s.io/apimachinery/pkg/api/errors/errors.go
 """
@@ -13,7 +13,7 @@ from pkg.apimachinery.util.validation import field
 
 
 class ApiError(Exception):
-    """An answer that is an error; `status` is the Status object and `code` its HTTP code."""
+    """Signal that the server refuses a request. `status` is the Status object and `code` its HTTP code."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ApiError(Exception):
 
 
 def qualified(resource: str, group: str) -> str:
-    """A resource as messages name it: pods, leases.coordination.k8s.io."""
+    """Return a resource's name in messages, such as pods or leases.coordination.k8s.io."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -109,7 +109,7 @@ _CAUSES = {
 
 
 def invalid(kind: str, group: str, name: str, errs: Sequence[field.Error]) -> ApiError:
-    """422 with a cause for every fault; `kind` is the kind and not the resource, as upstream has it."""
+    """Return error 422 with a cause for each invalid field. `kind` is the kind, not the resource, as upstream."""
     causes = [{"reason": _CAUSES[err.type], "message": err.error_body(), "field": err.field} for err in errs]
     texts = list(dict.fromkeys(str(err) for err in errs))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -180,7 +180,10 @@ _SERVER_RESPONSES = {
 
 
 def server_response(code: int, resource: str, name: str, text: str) -> ApiError:
-    """What another server has refused, of a pod in the core group. Go: NewGenericServerResponse"""
+    """Return the refusal of another server for a pod of the core group.
+
+    Go: NewGenericServerResponse
+    """
     if code in _SERVER_RESPONSES:
         reason, message = _SERVER_RESPONSES[code]
     elif code == 403:
@@ -191,5 +194,5 @@ def server_response(code: int, resource: str, name: str, text: str) -> ApiError:
     else:
         reason = "Unknown"
         message = f"the server responded with the status code {code} but did not return more information"
-    # Go has the verb before the resource, and none is given.
+    # Go has the verb before the resource, but here it is empty.
     return ApiError(code, reason, f"{message} ( {resource} {name})", _details(resource, "", name))

@@ -1,4 +1,4 @@
-"""Events under the names that the events.k8s.io group gives their fields. Stored is the core group's form.
+"""Convert events between the core group's form, which is the stored one, and that of events.k8s.io.
 
 Go: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go
 """

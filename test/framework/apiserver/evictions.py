@@ -1,4 +1,4 @@
-"""The eviction of a pod: its deletion, unless that disrupts more than its disruption budget allows.
+"""Evict a pod: delete it unless the deletion exceeds the pod's disruption budget.
 
 Go: pkg/registry/core/pod/storage/eviction.go
 """
@@ -22,7 +22,7 @@ _PODS, _BUDGETS = BY_PLURAL["pods"], BY_PLURAL["poddisruptionbudgets"]
 _CAUSE = "DisruptionBudget"
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _MORE_THAN_ONE = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-# Pods that may be evicted before the controller has to have seen that they are gone.
+# At most this many evicted pods may wait until the disruption controller has seen their deletion.
 _MOST_DISRUPTED = 2000
 _RETRY_AFTER = 10  # seconds
 _UNDISTURBED = ("Failed", "Succeeded", "Pending")
@@ -35,7 +35,7 @@ _EVICTED = {
 
 
 def evict(registry: Registry, request: Request, name: str, eviction: Object) -> None:
-    """Delete the pod, or raise ApiError: 429 if its budget does not allow it now, 500 if it has two."""
+    """Delete the pod. Raise ApiError 429 if its budget does not allow that now, and 500 if it has two budgets."""
     if (eviction.get("metadata") or {}).get("name") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = without_nulls(eviction.get("deleteOptions") or {})
@@ -54,12 +54,12 @@ def evict(registry: Registry, request: Request, name: str, eviction: Object) -> 
 
 
 def _delete_without_budget(registry: Registry, request: Request, name: str, options: Object) -> Entry | None:
-    """Delete a pod that disrupts nothing any more, or not yet; the pod if it is another one."""
+    """Delete a pod whose deletion disrupts nothing, and return None. Return any other pod without deleting it."""
     while True:
         pod = registry.get(_PODS, request.namespace, name)
         if not _needs_no_budget(pod.object):
             return pod
-        # One that is pending may become ready meanwhile.
+        # A pending pod may become ready meanwhile.
         changes = pod.object["status"].get("phase") == "Pending" and not _version(options)
         try:
             registry.delete(request, _PODS, name, _at_version(options, pod) if changes else options)
@@ -75,7 +75,7 @@ def _delete_unready(registry: Registry, request: Request, pod: Entry, options: O
     except errors.ApiError as err:
         if err.code != 409 or _version(options):
             raise
-        raise _still_processed(budget["metadata"]["name"]) from err  # it may have become ready
+        raise _still_processed(budget["metadata"]["name"]) from err  # The pod may have become ready.
 
 
 def _mark_and_delete(registry: Registry, request: Request, pod: Entry, options: Object) -> None:
@@ -90,7 +90,7 @@ def _mark_and_delete(registry: Registry, request: Request, pod: Entry, options: 
         return found
 
     registry.change(_PODS, pod.key, mark)
-    # The condition has made another version of it.
+    # The condition has changed the pod's resource version.
     preconditions = {**(options.get("preconditions") or {}), "resourceVersion": ""}
     registry.delete(request, _PODS, name, {**options, "preconditions": preconditions})
 
@@ -118,7 +118,7 @@ def _budget_of(registry: Registry, pod: Object) -> Object | None:
 
 
 def selects(budget: Object, pod: Object) -> bool:
-    """Whether a pod is one of a budget's. A budget without a selector has none, one with an empty selector all."""
+    """Report whether a budget selects a pod. Without a selector it selects no pod, with an empty one all pods."""
     return selector_of(budget).matches(pod["metadata"].get("labels") or {})
 
 
@@ -135,7 +135,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def _goes_without_budget(pod: Object, budget: Object) -> bool:
-    """Whether a pod is not ready, and may go for that: it disrupts nothing."""
+    """Report whether a pod may be evicted without a budget because it is not ready and so disrupts nothing."""
     if is_ready(pod):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -145,7 +145,7 @@ def _goes_without_budget(pod: Object, budget: Object) -> bool:
 
 
 def _take_from(registry: Registry, budget: Object, pod: str, dry_run: bool) -> None:
-    """Count a pod as disrupted. Raises ApiError 429 or 403."""
+    """Count a pod as disrupted. Raise ApiError 429 or 403 if the budget does not allow that."""
     metadata = budget["metadata"]
     if dry_run:
         _check(budget)
@@ -175,7 +175,7 @@ def _check(budget: Object) -> None:
 
 
 def _why_none(budget: Object) -> str:
-    """Why no pod may be disrupted."""
+    """Return the reason why no pod may be disrupted."""
     name, status = budget["metadata"]["name"], budget["status"]
     condition: Object = next(
         (each for each in status.get("conditions") or [] if each["type"] == "DisruptionAllowed"), {}
@@ -201,7 +201,10 @@ def _too_many(why: str, retry_after: int) -> errors.ApiError:
 
 
 def update_condition(budget: Object) -> None:
-    """Have the condition say what `disruptionsAllowed` says. Go: k8s.io/component-helpers/apps/poddisruptionbudget"""
+    """Set the condition from `disruptionsAllowed`.
+
+    Go: k8s.io/component-helpers/apps/poddisruptionbudget
+    """
     allowed = budget["status"]["disruptionsAllowed"] > 0
     reason = "SufficientPods" if allowed else "InsufficientPods"
     set_disruption_allowed(budget, "True" if allowed else "False", reason, "")

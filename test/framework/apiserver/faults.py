@@ -1,12 +1,12 @@
-"""Faults to switch on: an API server that is slow, that refuses, that errs, that drops connections, that lags.
+"""Simulate faults of an API server: delays, refusals, errors, dropped connections, stale data.
 
     with faults.slow(2.0, verb="patch", resource="pods", subresource="status") as fault:
         ...
     assert fault.hits
 
-A fault is on from the call that makes it until its end(), or until the end of the `with` block. What it is for is
-said by the names of a request's properties; a tuple of values means any of them, and what is not named may be
-anything. `times` lets it hit only so often. Everything here may be used from any thread.
+A fault is active from the call that creates it until its end(), or until the end of the `with` block. The keyword
+arguments are properties of a request and select the requests that the fault hits. A tuple of values means any of them,
+and a property that is not named may have any value. `times` limits the number of hits. Everything here is thread-safe.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from . import errors
 from .interfaces import Answer, AnswerFault, Cut, Request, Stream
 
 Wanted = str | tuple[str, ...]
-# In lower case, as the server has it.
+# The server stores the names of headers in lower case.
 CALLER_HEADER = "x-caller"
 
 
 class Filter(TypedDict, total=False):
-    """Which requests a fault is for; times is how many of them it hits."""
+    """Select the requests that a fault hits, and at most how many of them."""
 
     verb: Wanted
     resource: Wanted
@@ -37,29 +37,29 @@ class Filter(TypedDict, total=False):
     namespace: Wanted
     name: Wanted
     user: Wanted
-    # The part of the kubelet that asks, where it says so: see framework.impatient_kubelet.
+    # The value is the file of the kubelet that sends the request, if it names itself: see framework.impatient_kubelet.
     caller: Wanted
     times: int
 
 
 class Fault:
-    """One fault. hits counts the requests, or the watches, that it struck."""
+    """Represent one fault. `hits` counts the requests or watches that it has hit."""
 
     def __init__(self, faults: Faults, kind: str, selected: Filter) -> None:
         self.kind = kind
         self.hits = 0
         self._faults = faults
         self._selected = selected
-        # Set when the fault is over: what waits because of it then goes on.
+        # The event is set when the fault ends. Requests that wait because of the fault then continue.
         self.ended = threading.Event()
 
     def end(self) -> None:
-        """Switch it off; does nothing a second time."""
+        """End the fault. A second call does nothing."""
         self._faults.remove(self)
         self.ended.set()
 
     def matches(self, request: Request) -> bool:
-        """Whether it is for this request."""
+        """Report whether the fault hits this request."""
         values = {
             "user": request.user.name,
             "caller": request.headers.get(CALLER_HEADER, ""),
@@ -98,7 +98,7 @@ class _Stale(Fault):
 
 
 class _Late(Fault):
-    """Answers when it ends: what was asked for has long been done."""
+    """Send the answer only when the fault ends, although the server has done the work before."""
 
     def answer(self, code: int, body: bytes) -> Answer:
         self.ended.wait()
@@ -110,7 +110,7 @@ class _Late(Fault):
 
 
 class _Lie(Fault):
-    """Answers something else. Of a watch each event is something else."""
+    """Replace the answer, or each event of a watch."""
 
     tell: Callable[[bytes], bytes]
 
@@ -124,7 +124,7 @@ class _Lie(Fault):
 
 
 class _CutAnswer(Fault):
-    """Sends half of the answer. Of a watch it sends half of the first event."""
+    """Send half of the answer, or half of the first event of a watch."""
 
     def answer(self, code: int, body: bytes) -> Answer:
         return Answer(code, body[: len(body) // 2], len(body))
@@ -145,47 +145,45 @@ class _CutWatches(Fault):
 
 
 class Faults:
-    """The faults of one server. version is asked for the newest resource version."""
+    """Hold the faults of one server. `version` returns the newest resource version."""
 
     def __init__(self, version: Callable[[], int] = lambda: 0) -> None:
         self.version = version
-        # Guards all that follows, and the counts of the faults.
+        # The lock guards all fields below, and the counts of the faults.
         self._lock = threading.Lock()
         self._active: list[Fault] = []
         self._streams: dict[int, tuple[Request, Stream]] = {}
 
-    # To switch on.
-
     def slow(self, seconds: float, **selected: Unpack[Filter]) -> Fault:
-        """Let requests wait for so long before anything is done about them."""
+        """Delay requests by this many seconds before the server handles them."""
         fault = _Slow(self, "slow", selected)
         fault.seconds = seconds
         return self._add(fault)
 
     def hang(self, **selected: Unpack[Filter]) -> Fault:
-        """Let requests wait until the fault ends; then they are done."""
+        """Delay requests until the fault ends; the server then handles them."""
         return self.slow(threading.TIMEOUT_MAX, **selected)
 
     def status(self, code: int, retry_after: int | None = None, message: str = "", **selected: Unpack[Filter]) -> Fault:
-        """Answer with an error of this code; retry_after, in seconds, becomes the header of this name."""
+        """Answer with an error of this code. `retry_after`, in seconds, becomes the Retry-After header."""
         fault = _Status(self, f"status {code}", selected)
         fault.error = _error(code, retry_after, message)
         return self._add(fault)
 
     def refuse(self) -> Fault:
-        """Take no connections, and cut those that are open as soon as they are used."""
+        """Refuse new connections, and cut open ones as soon as a client uses them."""
         fault = self._add(Fault(self, "refuse", {}))
         self._cut_streams(fault)
         return fault
 
     def cut_connections(self, **selected: Unpack[Filter]) -> Fault:
-        """Close the connection of a request instead of answering, and those of running watches at once."""
+        """Close the connection of a request instead of answering it, and cut running watches at once."""
         fault = self._add(Fault(self, "cut", selected))
         self._cut_streams(fault)
         return fault
 
     def cut_watches(self, every: float | None = None, **selected: Unpack[Filter]) -> Fault:
-        """Cut running watches: now, and again every so many seconds until the fault ends, if that is said."""
+        """Cut running watches now, and with `every` repeatedly after that many seconds until the fault ends."""
         fault = _CutWatches(self, "cut watches", selected)
         self._cut_streams(fault)
         if every is not None:
@@ -193,21 +191,21 @@ class Faults:
         return fault
 
     def late(self, **selected: Unpack[Filter]) -> Fault:
-        """Do what requests ask for, and answer only when the fault ends."""
+        """Handle requests, but answer them only when the fault ends."""
         return self._add(_Late(self, "answer", selected))
 
     def lie(self, tell: Callable[[bytes], bytes], **selected: Unpack[Filter]) -> Fault:
-        """Do what requests ask for, and answer 200 with what `tell` makes of the answer; of a watch, of each event."""
+        """Handle requests, but answer 200 with `tell` of the answer, or of each event of a watch."""
         fault = _Lie(self, "answer", selected)
         fault.tell = tell
         return self._add(fault)
 
     def cut_answers(self, **selected: Unpack[Filter]) -> Fault:
-        """Do what requests ask for, and cut the connection in the middle of the answer."""
+        """Handle requests, but cut the connection in the middle of the answer."""
         return self._add(_CutAnswer(self, "answer", selected))
 
     def stale_lists(self, version: int | None = None, **selected: Unpack[Filter]) -> Fault:
-        """Answer lists and gets that take old data as of this version; by default as of now."""
+        """Answer lists and gets that accept old data as of this version, which is by default the present one."""
         fault = _Stale(self, "stale", selected)
         fault.version = self.version() if version is None else version
         return self._add(fault)
@@ -219,18 +217,18 @@ class Faults:
             fault.end()
 
     def remove(self, fault: Fault) -> None:
-        """Called by a fault that ends."""
+        """Remove a fault that ends. The fault calls this."""
         with self._lock:
             if fault in self._active:
                 self._active.remove(fault)
 
     @property
     def watches(self) -> list[Request]:
-        """The requests of the watches that are running."""
+        """Return the requests of the running watches."""
         with self._lock:
             return [request for request, _ in self._streams.values()]
 
-    # What the server asks.
+    # The server calls the following methods.
 
     def before(self, request: Request) -> None:
         for fault in self._hit(request, "slow"):
@@ -276,15 +274,13 @@ class Faults:
         with self._lock:
             self._streams.pop(id(connection), None)
 
-    # Within.
-
     def _add(self, fault: Fault) -> Fault:
         with self._lock:
             self._active.append(fault)
         return fault
 
     def _hit(self, request: Request, *kinds: str) -> list[Fault]:
-        """The faults of these kinds that strike this request; counted."""
+        """Return the faults of these kinds that hit this request, and count the hits."""
         with self._lock:
             found = [
                 fault
@@ -328,16 +324,13 @@ def _error(code: int, retry_after: int | None, message: str) -> errors.ApiError:
 
 
 def _copy(error: errors.ApiError) -> errors.ApiError:
-    """An error of its own for every request: a traceback belongs to one thread."""
+    """Copy the error for each request, because a traceback belongs to one thread."""
     return errors.ApiError(error.code, error.reason, error.message, error.details, headers=error.headers)
-
-
-# --- What was asked --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that has been answered; a watch, when it has ended. ended is the time in seconds after 1970."""
+    """Describe an answered request or a watch that has ended. `ended` is the time in seconds since 1970."""
 
     method: str
     path: str
@@ -354,14 +347,14 @@ class Call:
 
 
 class RequestLog:
-    """All calls in the order of their ends. Thread-safe."""
+    """Record all calls in the order of their ends. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: list[Call] = []
 
     def __call__(self, request: Request, code: int) -> None:
-        """Called by the server when it has answered; code is 0 if the connection was cut."""
+        """Record a request. The server calls this after its answer; the code is 0 if the connection was cut."""
         call = Call(
             request.method,
             request.path,
@@ -380,13 +373,13 @@ class RequestLog:
             self._calls.append(call)
 
     def calls(self, **selected: str | int) -> list[Call]:
-        """The calls with these properties: calls(verb="patch", resource="pods", code=200)."""
+        """Return the calls with these properties: calls(verb="patch", resource="pods", code=200)."""
         with self._lock:
             found = list(self._calls)
         return [call for call in found if all(getattr(call, key) == value for key, value in selected.items())]
 
     def count_by_verb(self, **selected: str | int) -> dict[str, int]:
-        """How many calls there were, by verb and resource: {"patch pods/status": 3}."""
+        """Return the number of calls by verb and resource: {"patch pods/status": 3}."""
         counts: dict[str, int] = {}
         for call in self.calls(**selected):
             resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource

@@ -1,4 +1,4 @@
-"""Which fields objects have, and what becomes of others: they are dropped, and the client may be told or refused.
+"""Drop fields that an object's kind does not have, and warn the client or refuse the request if it wants that.
 
 Go: sigs.k8s.io/json (UnmarshalStrict), k8s.io/apimachinery/pkg/runtime/serializer/json/json.go,
 k8s.io/apiserver/pkg/endpoints/handlers/rest.go (fieldValidation)
@@ -21,14 +21,14 @@ from pkg.apimachinery.util.validation import field
 from . import errors
 from .interfaces import Object, Request
 
-# Made by hack/update-api-fields, which says how to read it.
+# hack/update-api-fields creates this file and documents its format.
 _FIELDS = Path(__file__).with_name("api_fields.json")
 _MOST_FAULTS = 100
 _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 class Directive(StrEnum):
-    """What a client wants to hear of fields that are unknown or there twice."""
+    """Define how the server treats unknown and duplicate fields, as the client chooses."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -36,7 +36,7 @@ class Directive(StrEnum):
 
 
 def directive_of(request: Request) -> Directive:
-    """Raises ApiError 422 for one that there is not."""
+    """Return the directive of a request. Raise ApiError 422 if there is no such directive."""
     text = request.parameter("fieldValidation") or Directive.WARN
     try:
         return Directive(text)
@@ -46,13 +46,13 @@ def directive_of(request: Request) -> Directive:
 
 
 class _Doubled(dict[str, Any]):
-    """An object whose text had some names more than once. The last value of each is the one that counts."""
+    """Represent an object whose text has some names more than once. The last value of each such name counts."""
 
     names: Sequence[str] = ()
 
 
 def decode_json(data: bytes, directive: Directive) -> Any:
-    """Raises ValueError. Unless they are to be ignored, `prune` finds names that the text has twice."""
+    """Decode JSON. Raise ValueError if it is invalid. Unless the directive is IGNORE, `prune` finds duplicate names."""
     decoded = msgspec.json.decode(data)
     return decoded if directive is Directive.IGNORE else json.loads(data, object_pairs_hook=_object)
 
@@ -68,7 +68,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Object:
 
 
 def decode_yaml(data: bytes) -> tuple[Any, list[str]]:
-    """The document, and what is wrong with it although it can be read. Raises ValueError."""
+    """Decode YAML, and return the document and its errors that do not prevent decoding. Raise ValueError for others."""
     duplicates: list[tuple[str, int]] = []
     decoded = utilyaml.to_builtins(data, duplicates)
     lines = "".join(f'\n  line {line}: key "{key}" already set in map' for key, line in duplicates)
@@ -76,9 +76,10 @@ def decode_yaml(data: bytes) -> tuple[Any, list[str]]:
 
 
 def prune(group_version: str, kind: str, obj: Object) -> list[str]:
-    """Take out of an object what its kind has no field for; what a strict decoder has to say, in the object's order.
+    """Remove the fields that an object's kind does not have, and return the errors of a strict decoder.
 
-    Kinds of which no fields are known, and objects that say they are of another kind, are left alone.
+    The errors are in the object's order. The function does not change objects of a kind whose fields are unknown, and
+    objects that claim another kind.
     """
     types = _types()
     group, _, version = group_version.rpartition("/")
@@ -101,7 +102,7 @@ def _types() -> _Types:
 
 
 class _Pruning:
-    """One walk through an object. `faults` are what was found on the way, each once."""
+    """Walk once through an object. `faults` has the errors, each once."""
 
     def __init__(self, types: dict[str, dict[str, str]]) -> None:
         self._types = types
@@ -121,7 +122,7 @@ class _Pruning:
                 self._look_at(obj[name], type_, f"{prefix}{name}")
 
     def _look_at(self, value: Any, type_: str, path: str) -> None:
-        """Values that are not as their type has them are for others to refuse."""
+        """Check a value of this type. A value of another type is not reported here, because other code refuses it."""
         match type_[0], value:
             case "[", list():
                 for i, item in enumerate(value):
@@ -141,7 +142,7 @@ class _Pruning:
 
 
 def duplicates(value: Any, path: str = "") -> list[str]:
-    """What a strict decoder has to say of a value of no particular kind."""
+    """Return a strict decoder's errors for a value of no particular kind."""
     found: list[str] = []
     match value:
         case dict():
@@ -157,5 +158,5 @@ def duplicates(value: Any, path: str = "") -> list[str]:
 
 
 def decoding_error(faults: Sequence[str]) -> str:
-    """What a strict decoder says that refuses."""
+    """Return the message of a strict decoder's refusal."""
     return f"strict decoding error: {', '.join(faults)}"

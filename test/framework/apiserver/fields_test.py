@@ -1,4 +1,4 @@
-"""Fields that a kind does not have, and fields that are there twice. The words are a real server's."""
+"""Test unknown and duplicate fields. The expected messages are those of a real server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def api() -> Iterator[APIServer]:
 def _call(
     api: APIServer, method: str, path: str, body: str, content_type: str = JSON
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Code, answer and warnings."""
+    """Return the code, the decoded answer and the warnings."""
     connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
     try:
         connection.request(method, path, body, {"Content-Type": content_type})
@@ -153,7 +153,7 @@ def test_yaml_is_read(api: APIServer) -> None:
         'yaml: unmarshal errors:\n  line 5: key "minAvailable" already set in map, unknown field "spec.maxAvailable"',
     )
     code, budget, warnings = _call(api, "POST", _PDBS, text, _YAML)
-    # No header can hold the two lines of the other one.
+    # The other message has two lines, which a header cannot contain.
     assert (code, warnings) == (201, _warnings(['unknown field "spec.maxAvailable"']))
     assert budget["spec"] == {"minAvailable": 2}
 

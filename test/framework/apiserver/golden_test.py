@@ -1,8 +1,8 @@
-"""The test API server answers recorded requests of a kubelet as the real one did.
+"""Test that the test API server answers recorded requests of a kubelet as the real one did.
 
-All that the node said to a real API server is said again, scenario by scenario, to one test server. What the recorded
-user did in between (apply, bind, delete) is done where the recorded answers show it. Left out are requests for tokens,
-whose answers are random, and watches.
+The test sends all requests that the node sent to a real API server, scenario by scenario, to one test server. Where the
+recorded answers show an action of the recorded user (apply, bind, delete), the test does the same. It leaves out
+watches, and requests for tokens, whose answers are random.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NAMESPACE = "golden"
 
 
 class Replay:
-    """A cluster as the recorded one was, as far as the node can tell."""
+    """Restore the recorded cluster, as far as the node can see it, and send the recorded requests."""
 
     def __init__(self, api: APIServer) -> None:
         self._api = api
         self._connection = http.client.HTTPConnection("127.0.0.1", api.port)
-        self._uids: dict[str, str] = {}  # ours by the recorded one
+        self._uids: dict[str, str] = {}  # The key is the recorded UID, and the value that of the test server.
         api.store.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         api.store.create("serviceaccounts", {"metadata": {"name": "default", "namespace": _NAMESPACE}})
 
@@ -51,11 +51,11 @@ class Replay:
         self._connection.close()
 
     def run(self, scenario: str) -> list[str]:
-        """What was answered otherwise than in the recording."""
+        """Return the answers that differ from the recording."""
         source = "02-everything" if scenario == "06-restart" else scenario
         manifest = _DATA / source / "input.yaml"
         if scenario == "06-restart":
-            # The node has become ready since it registered, and a controller has seen it.
+            # Since its registration the node has become ready, and a controller has removed its taint.
             self._api.store.patch("nodes", "labnode", {"spec": {"taints": None}})
         if manifest.exists() and scenario != "05-static":
             self._apply(manifest)
@@ -96,7 +96,7 @@ class Replay:
             yield from (f"{what}: {difference}" for difference in _differences("", ours, theirs))
 
     def _catch_up(self, line: dict[str, Any]) -> None:
-        """Do what the recorded user must have done before this answer: delete the pod."""
+        """Delete the pod if the recorded user must have done so before this answer."""
         meta = (line.get("got") or {}).get("metadata") or {}
         if line["verb"] not in ("patch", "delete") or "/pods/" not in line["uri"]:
             return
@@ -108,7 +108,7 @@ class Replay:
             self._api.store.delete("pods", meta["name"], _NAMESPACE, grace_period_seconds=grace)
 
     def _translated(self, line: dict[str, Any], sent: Any) -> bytes:
-        """What was sent, with our uids, and our resource version of what it updates."""
+        """Return the sent data with the UIDs of the test server, and with the current resource version in an update."""
         if line["verb"] == "update":
             meta = sent["metadata"]
             lease = self._api.store.get("leases", meta["name"], meta["namespace"])
@@ -133,7 +133,7 @@ def _content_type(line: dict[str, Any]) -> str:
 
 
 def _comparable(value: Any) -> Any:
-    """Without what differs from run to run, and without what says nothing."""
+    """Remove what differs from run to run, and what is empty."""
     if isinstance(value, dict):
         kept = {key: _comparable(item) for key, item in value.items() if key not in _OF_THE_RUN and item is not None}
         return {key: item for key, item in kept.items() if item not in ({}, [], "")}
@@ -144,7 +144,7 @@ def _comparable(value: Any) -> Any:
     return value
 
 
-# The last is written by a controller.
+# A controller writes the last of these.
 _OF_THE_RUN = (
     "uid",
     "resourceVersion",
@@ -155,7 +155,7 @@ _OF_THE_RUN = (
 
 
 def _is_foreign(item: Any) -> bool:
-    """A source of the token volume that is no part of Kubernetes."""
+    """Report whether a source of the token volume is not part of Kubernetes."""
     return isinstance(item, dict) and (item.get("configMap") or {}).get("name") == "openshift-service-ca.crt"
 
 
@@ -172,7 +172,7 @@ def _differences(path: str, ours: Any, theirs: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def faults() -> dict[str, list[str]]:
-    """What was answered otherwise, by scenario; they build on each other and run in order."""
+    """Return the differing answers by scenario. The scenarios run in order because each builds on those before."""
     api = APIServer()
     api.admission = Plugins(lambda: api.store, mount_tokens=True)
     with api:

@@ -1,4 +1,4 @@
-"""Requests to answers: which resource a path means, and each verb.
+"""Answer requests: find the resource of a path, and handle each verb.
 
 Go: k8s.io/apiserver/pkg/endpoints/handlers, pkg/endpoints/request/requestinfo.go
 """
@@ -49,7 +49,7 @@ _JOBS_LEAVE_PODS = (
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
 _WATCH_TIMEOUT = (1800.0, 3600.0)
-# Kinds of which a deletion answers the object as it was; of others it answers a status.
+# The answer to a deletion is the last object for these kinds, and a status for the others.
 _RETURN_DELETED = frozenset(
     (
         "csidrivers",
@@ -70,7 +70,7 @@ _RETURN_DELETED = frozenset(
 
 
 class Settings(Protocol):
-    """What the server was made with."""
+    """Define the server's settings that the handlers need."""
 
     authenticator: Authenticator
     authorizer: Authorizer
@@ -86,7 +86,7 @@ class Settings(Protocol):
 
 
 class Handlers:
-    """Answers requests; called from the threads of all connections."""
+    """Answer requests. The threads of all connections call this."""
 
     def __init__(self, settings: Settings, registry: Registry, hang_ups: HangUps) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class Handlers:
         self._hang_ups = hang_ups
 
     def __call__(self, request: Request, responder: Responder) -> None:
-        """Answer one request. A connection that faults cut is closed without an answer."""
+        """Answer one request. If a fault cuts the connection, close it without an answer."""
         try:
             self._answer(request, responder)
         except Cut:
@@ -126,7 +126,7 @@ class Handlers:
         except (Cut, OSError):
             raise
         except Exception as err:
-            # A fault of the server must not look like a lost connection to the client.
+            # An error of the server must not look like a lost connection to the client.
             klog.error_s(err, "Request failed", path=request.path, stacktrace=klog.stacktrace(err))
             _send_error(responder, errors.internal_error(f"{type(err).__name__}: {err}"))
 
@@ -144,7 +144,7 @@ class Handlers:
             raise _refusal(request, reason)
 
     def _describe(self, request: Request, responder: Responder) -> bool:
-        """Paths that are no resources."""
+        """Answer a path that names no resource, and report whether the path is one."""
         if request.resource:
             return False
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):
@@ -162,7 +162,7 @@ class Handlers:
             return
         self._check_verb(request, resource)
         if resource.verbs == ("create",) and resource.plural != "bindings":
-            raise errors.no_such_path()  # nobody is there to answer it
+            raise errors.no_such_path()  # No handler answers this resource.
         if resource.group in AGGREGATED:
             self._serve_aggregated(request, resource, responder)
             return
@@ -202,14 +202,12 @@ class Handlers:
             )
 
     def _serve_aggregated(self, request: Request, resource: Resource, responder: Responder) -> None:
-        """What another server answers. Raises ApiError."""
+        """Answer on behalf of another server. Raise ApiError if there is none."""
         form_of(request, resource)
         answer = self._settings.aggregated.get(resource.group)
         if answer is None:
             raise errors.service_unavailable("service unavailable")
         responder.send(200, _encode(answer(request, resource)))
-
-    # Reading
 
     def _get(self, request: Request, resource: Resource, responder: Responder) -> None:
         form = form_of(request, resource)
@@ -228,7 +226,7 @@ class Handlers:
         responder.send(200, form.encode(entry))
 
     def _as_of(self, resource: Resource, namespace: str, version: int) -> list[Entry]:
-        """As far back as is known, if that is less."""
+        """Return the entries as of a version, or of the oldest version that is still known if that is newer."""
         try:
             return self._storage.entries(resource.plural, namespace, version=version)[0]
         except CompactedError as err:
@@ -258,7 +256,7 @@ class Handlers:
         responder.send(200, form.encode_list(entries, meta))
 
     def _page(self, request: Request, resource: Resource) -> _Page:
-        """The objects that a list's parameters ask for, before selectors and the limit."""
+        """Return the objects that a list's parameters select, before the selectors and the limit apply."""
         limit = _parse_int(request, "limit")
         if token := request.parameter("continue"):
             return self._continued(request, resource, token, limit)
@@ -275,7 +273,7 @@ class Handlers:
             detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             raise _bad_options(field.forbidden(field.Path("resourceVersionMatch"), detail))
         if text == "0":
-            # Old data is good enough, and the limit does not count then.
+            # The client accepts old data, and in this case the limit does not apply.
             stale = self._settings.faults.serve_stale(request)
             if stale is not None:
                 return _Page(self._as_of(resource, request.namespace, stale), stale, 0)
@@ -350,7 +348,7 @@ class Handlers:
             self._settings.faults.stream_closed(request, stream)
 
     def _initial_events(self, request: Request, version: str) -> bool:
-        """Whether a watch begins with what there is."""
+        """Report whether a watch begins with the existing objects."""
         wanted = request.parameter("sendInitialEvents")
         match_ = request.parameter("resourceVersionMatch")
         path = field.Path("resourceVersionMatch")
@@ -364,8 +362,6 @@ class Handlers:
             raise _bad_options(field.forbidden(path, detail))
         return request.flag("sendInitialEvents")
 
-    # Writing
-
     def _body(self, request: Request, resource: Resource, responder: Responder) -> Object:
         obj = self._checked_body(request, resource.group_version, resource.kind, responder)
         if resource.group == "events.k8s.io":
@@ -373,9 +369,9 @@ class Handlers:
         return obj
 
     def _checked_body(self, request: Request, group_version: str, kind: str, responder: Responder) -> Object:
-        """The object that a request carries, without fields that its kind does not have.
+        """Return the object in a request without the fields that its kind does not have.
 
-        Raises ApiError 400 or 415; of fields that are unknown or there twice, the client hears what it asked to hear.
+        Raise ApiError 400 or 415. The client is told of unknown and duplicate fields as it has chosen.
         """
         directive = fields.directive_of(request)
         version = group_version.rpartition("/")[2]
@@ -462,8 +458,6 @@ class Handlers:
         deleted = self._registry.delete_collection(request, stored, entries, _delete_options(request))
         responder.send(200, form.encode_list(deleted, {"resourceVersion": str(version)}))
 
-    # Others
-
     def _serve_virtual(
         self, request: Request, resource: Resource, responder: Responder, virtual: VirtualResource
     ) -> None:
@@ -480,7 +474,7 @@ class Handlers:
         responder.send(201, _encode(virtual(request, body)))
 
     def _connect(self, request: Request, resource: Resource, responder: Responder) -> None:
-        """Through to the node's kubelet."""
+        """Connect the client to the node's kubelet."""
         subresource = request.subresource
         self._settings.admission.admit(request, CONNECT, None, None)
         context = self._settings.kubelet_ssl_context
@@ -506,12 +500,12 @@ class Handlers:
             raise errors.bad_request(f"pod {request.name} does not have a host assigned")
         host = self._storage.get("nodes", ("", name))
         if host is None:
-            raise errors.not_found("pods", "", name)  # as upstream words it
+            raise errors.not_found("pods", "", name)  # The message is upstream's.
         proxy.forward(request, responder, proxy.kubelet_address(host.object), target, context)
 
 
 class _Page:
-    """What a list answers before selectors and limit."""
+    """Hold the result of a list before the selectors and the limit apply."""
 
     def __init__(self, entries: list[Entry], version: int, limit: int) -> None:
         self.entries = entries
@@ -520,7 +514,7 @@ class _Page:
 
 
 class _Stream:
-    """A running watch, for faults."""
+    """Represent a running watch for the faults."""
 
     def __init__(self, connection: Connection, stop: Callable[[], None]) -> None:
         self._connection = connection
@@ -534,7 +528,7 @@ class _Stream:
 
 
 def resolve(request: Request) -> Resource | None:
-    """The resource that a path means; fills in the request. Raises ApiError 404 for a resource nobody knows."""
+    """Return the resource of a path and set the request's fields. Raise ApiError 404 for an unknown resource."""
     parts = [part for part in request.path.split("/") if part]
     request.verb = request.method.lower()
     if len(parts) >= 3 and parts[0] == "api":
@@ -568,7 +562,7 @@ def resolve(request: Request) -> Resource | None:
 
 
 def _try_resolve(request: Request) -> tuple[Resource | None, errors.ApiError | None]:
-    """The resource, or why there is none, which only those hear who may ask."""
+    """Return the resource, or the error, which only an authorized client may see."""
     try:
         return resolve(request), None
     except errors.ApiError as err:
@@ -588,7 +582,7 @@ def _verb(request: Request, legacy_watch: bool) -> str:
 
 
 def form_of(request: Request, resource: Resource) -> Form:
-    """The first form of those a client accepts that there is. Raises ApiError 406."""
+    """Return the first available form of those that a client accepts. Raise ApiError 406 if there is none."""
     accept = request.headers.get("accept") or _JSON
     for choice in accept.split(","):
         media, *parameters = [part.strip() for part in choice.split(";")]
@@ -611,9 +605,9 @@ def form_of(request: Request, resource: Resource) -> Form:
 def decode_body(
     request: Request, kind: str, version: str, directive: fields.Directive = fields.Directive.IGNORE
 ) -> tuple[Object, list[str]]:
-    """The object that a request carries, and what a strict decoder has to say of its text.
+    """Return the object in a request, and a strict decoder's errors of its text.
 
-    Raises ApiError 400 or 415; what kind it is is not looked at.
+    Raise ApiError 400 or 415. The function does not check the object's kind.
     """
     faults: list[str] = []
     try:
@@ -645,7 +639,7 @@ def _send_error(responder: Responder, err: errors.ApiError) -> None:
 
 
 def _refusal(request: Request, reason: str) -> errors.ApiError:
-    """403 in upstream's words."""
+    """Return error 403 with upstream's message."""
     user = request.user.name
     if not request.resource:
         text = f'User "{user}" cannot {request.verb} path "{request.path}"'
@@ -686,7 +680,10 @@ def _bad_options(err: field.Error) -> errors.ApiError:
 
 
 def _exact_name(request: Request) -> str:
-    """The name if a field selector asks for one alone, to pass over other objects cheaply."""
+    """Return the name if a field selector requires one, so that the handler can skip other objects cheaply.
+
+    Else return "".
+    """
     for term in request.parameter("fieldSelector").split(","):
         name, _, value = term.partition("=")
         if name == "metadata.name" and "\\" not in value:
@@ -708,7 +705,7 @@ def _encode_continue(version: int, start: str) -> str:
 
 
 def _parse_continue(token: str) -> tuple[int | None, str]:
-    """The version to go on at (None: whatever is newest) and the key to go on after."""
+    """Return the version to continue at (None means the newest) and the key to continue after."""
     try:
         data: Any = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, start = int(data["rv"]), str(data["start"])
@@ -733,7 +730,7 @@ def _delete_options(request: Request) -> Object:
 
 
 def _proxy_target(request: Request) -> str:
-    """The path behind .../proxy, with its query."""
+    """Return the path after .../proxy, with its query."""
     _, _, rest = request.path.partition(f"/{request.name}/proxy")
     query = urlencode(request.query, doseq=True)
     return quote(rest or "/") + (f"?{query}" if query else "")

@@ -1,7 +1,7 @@
-"""The seams of the API server: who asks, what may decide about a request, and the store as controllers see it.
+"""Define the API server's interfaces: users, the parts that decide about a request, and the store for controllers.
 
-Everything an implementation needs comes in with the call; none of the calls is made with a lock of the store held,
-so an implementation may use the store.
+Each call has everything that an implementation needs as an argument. The server holds no lock of the store during a
+call, so an implementation may use the store.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Object = dict[str, Any]
-"""An API object as it is on the wire."""
+"""This is an API object as it is on the wire."""
 
 Objects = list[Object]
 
@@ -23,7 +23,7 @@ CONNECT = "CONNECT"
 
 @dataclass(slots=True, frozen=True)
 class UserInfo:
-    """Who asks."""
+    """Describe the user who sends a request."""
 
     name: str
     uid: str = ""
@@ -33,28 +33,31 @@ class UserInfo:
 
 ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))
 IN_PROCESS = UserInfo("system:apiserver", groups=("system:masters", "system:authenticated"))
-"""The user of what is done through `APIServer.store`."""
+"""Requests through `APIServer.store` have this user."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One request. For a path that is no resource, `resource` is empty and `verb` is the method in lower case.
+    """Describe one request.
 
-    `verb` is get, list, watch, create, update, patch, delete or deletecollection. Connections (exec, attach,
-    portforward, proxy) are create for POST and get for GET, as upstream authorizes them; `log` is get.
+    If the path is not that of a resource, `resource` is empty and `verb` is the lower-case method.
+
+    `verb` is get, list, watch, create, update, patch, delete or deletecollection. For connections (exec, attach,
+    portforward, proxy) POST is create and GET is get, as upstream authorizes them; `log` is get.
     """
 
     method: str
     path: str
     query: dict[str, list[str]] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)  # names in lower case
+    headers: dict[str, str] = field(default_factory=dict)  # The names are in lower case.
     body: bytes = b""
-    peer_certificate: bytes | None = None  # DER; the connection has verified it against the client CA
+    # This is DER. The connection has verified the certificate against the client CA.
+    peer_certificate: bytes | None = None
     user: UserInfo = ANONYMOUS
     verb: str = ""
     group: str = ""
     version: str = ""
-    resource: str = ""  # the plural: pods
+    resource: str = ""  # The name is a plural, such as pods.
     subresource: str = ""
     namespace: str = ""
     name: str = ""
@@ -65,19 +68,19 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     def parameter(self, name: str, default: str = "") -> str:
-        """The first value of a query parameter."""
+        """Return the first value of a query parameter."""
         values = self.query.get(name)
         return values[0] if values else default
 
     def flag(self, name: str) -> bool:
-        """A query parameter that is on or off: off is its absence, 0 and any spelling of false.
+        """Return the value of a boolean query parameter. It is false if it is absent, 0, or any spelling of false.
 
         Go: k8s.io/apimachinery/pkg/runtime/conversion.go, Convert_Slice_string_To_bool
         """
         return name in self.query and self.parameter(name).lower() not in ("0", "false")
 
     def required_fields(self) -> dict[str, str]:
-        """What the fields that it selects by must be equal to."""
+        """Return the values that the field selector requires, by the names of the fields."""
         found = {}
         for term in self.parameter("fieldSelector").split(","):
             name, separator, value = term.partition("=")
@@ -87,7 +90,7 @@ class Request:
 
     @property
     def object_name(self) -> str:
-        """The name of the one object that it is about; a list or watch may select it by its field."""
+        """Return the name of the only object that the request is about. A list or watch may select it by a field."""
         if self.name or self.verb not in ("list", "watch", "deletecollection"):
             return self.name
         return self.required_fields().get("metadata.name", "")
@@ -95,56 +98,63 @@ class Request:
 
 class Authenticator(Protocol):
     def authenticate(self, request: Request) -> UserInfo | None:
-        """Who asks; None if the request carries nothing that says so. Raises ApiError (401) for what is wrong.
+        """Return the request's user, or None if it has no credentials. Raise ApiError (401) if they are wrong.
 
-        What None means is the server's setting: `anonymous` or 401.
+        The server's setting `anonymous` decides whether None means the anonymous user or error 401.
         """
 
 
 class Authorizer(Protocol):
     def authorize(self, request: Request) -> tuple[bool, str]:
-        """Whether the request's user may do it, and why (not)."""
+        """Report whether the request's user may make the request, and why or why not."""
 
 
 class Admission(Protocol):
     def admit(self, request: Request, operation: str, new: Object | None, old: Object | None) -> Object | None:
-        """The object to store, which may be `new` changed in place; raises ApiError to refuse.
+        """Return the object to store, which may be `new` itself after changes. Raise ApiError to refuse the request.
 
-        Called for CREATE (old is None), UPDATE (patch and subresources too: see `request.subresource`), DELETE (new
-        is None, once for every object of a collection) and CONNECT (both None), with defaults filled in and before
-        validation. `old` must not be changed. May be called more than once for one request, when writes collide.
+        The server calls this for CREATE (`old` is None), UPDATE (also for patches and subresources: see
+        `request.subresource`), DELETE (`new` is None; once for each object of a collection) and CONNECT (both are
+        None). It does so after the defaulting and before the validation. The implementation must not change `old`. The
+        server may call it several times for one request when writes collide.
         """
 
 
 class Faults(Protocol):
     def before(self, request: Request) -> None:
-        """When it is known who asks, and nothing else has been done.
+        """Act on a request after its authentication and before anything else.
 
-        May wait, raise ApiError (429, 500, …), or raise `Cut` to close the connection.
+        The implementation may wait, raise ApiError (429, 500, …), or raise `Cut` to close the connection.
         """
 
     def refuse_connection(self) -> bool:
-        """Whether to close a connection that has just been accepted."""
+        """Report whether to close a connection that the server has just accepted."""
 
     def on_answer(self, request: Request) -> AnswerFault | None:
-        """What becomes of the answer, when it is known and the request has been done; None if nothing is wrong."""
+        """Return the fault of a request's answer, which is known by then, or None.
+
+        The request has already been handled.
+        """
 
     def serve_stale(self, request: Request) -> int | None:
-        """A resource version as of which to answer a list or get that allows old data; None for the newest."""
+        """Return the resource version for a list or get that accepts old data. None means the newest version."""
 
     def wrap_stream(self, request: Request, events: Iterator[bytes]) -> Iterator[bytes]:
-        """What a watch sends instead; it may delay, drop, add or end (returning ends it in order, `Cut` without)."""
+        """Return the lines that a watch sends. The implementation may delay, drop or add lines, or end the watch.
+
+        Returning ends the watch properly, and raising `Cut` ends it without the end of the body.
+        """
 
     def stream_opened(self, request: Request, connection: Stream) -> None:
-        """A watch has begun; `connection.cut()` ends it at any time, from any thread."""
+        """Record the start of a watch. `connection.cut()` ends it at any time, from any thread."""
 
     def stream_closed(self, request: Request, connection: Stream) -> None:
-        """The watch has ended."""
+        """Record the end of a watch."""
 
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What is sent. A `length` that is not the body's is announced all the same, and the connection is cut."""
+    """Describe the bytes to send. If `length` is not that of the body, the server cuts the connection afterwards."""
 
     code: int
     body: bytes
@@ -152,47 +162,50 @@ class Answer:
 
 
 class AnswerFault(Protocol):
-    """A fault of one answer that is no watch."""
+    """Define a fault of one answer that is not a watch."""
 
     def answer(self, code: int, body: bytes) -> Answer:
-        """What to send in place of this code and body; it may wait."""
+        """Return the answer to send in place of this code and body. The implementation may wait."""
 
 
 class Stream(Protocol):
-    """A running watch's connection."""
+    """Define the connection of a running watch."""
 
     def cut(self) -> None:
-        """Close the connection under it, at once and without the end of the body."""
+        """Close the connection at once and without the end of the body."""
 
 
 class Cut(Exception):
-    """Raised by faults: close the connection without an answer."""
+    """Signal that the server must close the connection without an answer. Faults raise this."""
 
 
 @dataclass(slots=True, frozen=True)
 class WatchEvent:
-    """One change. `type` is ADDED, MODIFIED or DELETED; `object` is the receiver's own copy."""
+    """Describe one change. `type` is ADDED, MODIFIED or DELETED; `object` is the receiver's own copy."""
 
     type: str
     object: Object
 
 
 class Watch(Protocol):
-    """Changes as they come. Iterating ends after `stop`, which any thread may call."""
+    """Define a stream of changes. The iteration ends after `stop`, which any thread may call."""
 
     def __iter__(self) -> Iterator[WatchEvent]: ...
 
     def pending(self) -> Iterator[WatchEvent]:
-        """Those that have come and were not taken yet, without waiting: a write that has returned is among them."""
+        """Yield the changes that have come and that nobody has received, without waiting.
+
+        Every finished write is among them.
+        """
 
     def stop(self) -> None: ...
 
 
 class Store(Protocol):
-    """The objects, for code in the same process: what HTTP clients get, without authentication, authorization, faults.
+    """Define access to the objects for code in the same process, without authentication, authorization and faults.
 
-    Resources are named by their plural alone ("pods", "leases", "certificatesigningrequests"). Objects handed in
-    and out are the caller's own. Thread-safe. All raise ApiError as the server would answer.
+    A resource's name is its plural ("pods", "leases", "certificatesigningrequests"). Objects that are passed in and
+    returned belong to the caller. Thread-safe. All methods raise ApiError with the server's answer.
     """
 
     def get(self, resource: str, name: str, namespace: str = "") -> Object: ...
@@ -202,13 +215,16 @@ class Store(Protocol):
     ) -> Objects: ...
 
     def create(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
-        """The namespace is the object's own. Subresources: pods/binding, pods/eviction (name from the metadata)."""
+        """Create an object in the namespace that it names.
+
+        With the subresources pods/binding and pods/eviction, the metadata names the pod.
+        """
 
     def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
-        """Conflicts (409) if the object carries a resourceVersion that is not the newest."""
+        """Replace an object. Raise ApiError 409 if its resourceVersion is set and not the newest."""
 
     def patch(self, resource: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
-        """Applies a strategic merge patch."""
+        """Apply a strategic merge patch."""
 
     def delete(
         self,
@@ -221,7 +237,10 @@ class Store(Protocol):
         resource_version: str = "",
         propagation_policy: str = "",
     ) -> Object:
-        """Conflicts (409) if it has another uid or resourceVersion. Policies: Foreground, Background, Orphan."""
+        """Delete an object. Raise ApiError 409 if it has another UID or resourceVersion.
+
+        The propagation policies are Foreground, Background and Orphan.
+        """
 
     def watch(
         self,
@@ -232,23 +251,23 @@ class Store(Protocol):
         field_selector: str = "",
         resource_version: str = "",
     ) -> Watch:
-        """Without a resource version begins with ADDED for everything that exists."""
+        """Watch a resource. Without a resource version, the watch begins with ADDED for all existing objects."""
 
     def watch_several(self, resources: Sequence[str]) -> Watch:
-        """Changes of several resources, in the order in which they come; begins with ADDED for all that exists."""
+        """Watch several resources. The changes come in their order, after ADDED for all existing objects."""
 
 
 class Controller(Protocol):
-    """Something that runs beside the server: started after it listens and stopped before it closes."""
+    """Define a part that runs with the server: it starts after the server listens and stops before it closes."""
 
     def start(self, server: Server) -> None: ...
 
     def stop(self) -> None:
-        """Returns when its threads have ended."""
+        """Stop, and return when all threads have ended."""
 
 
 class Server(Protocol):
-    """The running API server as controllers and identity code see it."""
+    """Define what controllers and authentication need from the running API server."""
 
     @property
     def store(self) -> Store: ...
@@ -258,17 +277,20 @@ class Server(Protocol):
 
 
 class VirtualResource(Protocol):
-    """Answers POSTs to what stores nothing: "tokenreviews", "serviceaccounts/token", "subjectaccessreviews", …
+    """Answer POSTs to resources that store nothing, such as "tokenreviews" and "serviceaccounts/token".
 
-    Given to the server as `virtual={"serviceaccounts/token": handler}`.
+    The server gets them as `virtual={"serviceaccounts/token": handler}`.
     """
 
     def __call__(self, request: Request, body: Object) -> Object:
-        """The object of the answer (201); raises ApiError. `body` has been decoded and has its kind."""
+        """Return the object of the answer (201), or raise ApiError.
+
+        `body` has been decoded and has the resource's kind.
+        """
 
 
 class AllowAll:
-    """Everybody is an administrator and may do everything; nothing is changed and nothing fails."""
+    """Treat everybody as an administrator with all permissions, and admit all writes unchanged."""
 
     def authenticate(self, request: Request) -> UserInfo | None:
         return UserInfo("admin", groups=("system:masters", "system:authenticated"))

@@ -1,4 +1,4 @@
-"""kubectl, whichever is installed, against the server."""
+"""Test the server with the installed kubectl."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def api() -> Iterator[APIServer]:
 
 @pytest.fixture
 def disrupted() -> Iterator[tuple[APIServer, threading.Event]]:
-    """A server with disruption budgets, and what is set when it has held an eviction up."""
+    """Run a server with disruption budgets, and yield an event that is set when it has refused an eviction."""
     held_up = threading.Event()
 
     def audit(request: Request, code: int) -> None:
@@ -63,7 +63,7 @@ def disrupted() -> Iterator[tuple[APIServer, threading.Event]]:
 
 @pytest.fixture
 def kubectl(api: APIServer, tmp_path: Path) -> Callable[..., str]:
-    """Runs it; gives back what it printed, its errors included."""
+    """Return a function that runs kubectl and returns its output with its errors."""
     return _kubectl(api, tmp_path)
 
 
@@ -81,7 +81,7 @@ def _kubectl(api: APIServer, directory: Path) -> Callable[..., str]:
 
 
 def test_a_day_with_kubectl(kubectl: Callable[..., str]) -> None:
-    """One after the other, since each does something to what the one before left."""
+    """Typical kubectl commands work in sequence, each on the result of those before."""
     first, second = _MANIFEST % ("1", "1.0"), _MANIFEST % ("2", "1.1")
     for line, stdin, pattern in (
         ("version", "", r"Server Version: .*v1\.36\.2"),
@@ -173,7 +173,7 @@ def test_drain_waits_for_a_budget(disrupted: tuple[APIServer, threading.Event], 
                 api.store.delete("pods", event.object["metadata"]["name"], "default", grace_period_seconds=0)
 
     def controller() -> None:
-        """As that of a replica set does, if slowly."""
+        """Replace a pod like a slow replica set controller."""
         held_up.wait(30)
         _ready_pod(api, "c", "n2")
 
@@ -249,6 +249,6 @@ def test_kubectl_deletes_what_has_dependents(tmp_path: Path, cascade: str, left:
         def names() -> list[str]:
             return [each["metadata"]["name"] for each in api.store.list("configmaps", "default")]
 
-        # kubectl has waited for the owner, and with "foreground" for the child with that.
+        # kubectl has waited for the owner. With "foreground", that includes the child.
         assert cascade != "foreground" or names() == left
         wait_for("the child's end", lambda: names() == left, 10)

@@ -1,6 +1,6 @@
-"""A small metrics server: what nodes and pods use, as `kubectl top` asks for it.
+"""Run a small metrics server, which reports the usage of nodes and pods to `kubectl top`.
 
-Kubelets are asked when somebody wants to know. A rate needs two samples, so who asks first waits for the second.
+It asks the kubelets only on request. A rate needs two samples, so the first request waits for the second sample.
 
 Go: sigs.k8s.io/metrics-server
 """
@@ -28,17 +28,17 @@ GROUP = "metrics.k8s.io"
 _GROUP_VERSION = f"{GROUP}/v1beta1"
 _PATH = "/metrics/resource"
 _TIMEOUT = 10.0
-# Seconds between the two samples that a rate is made of, at least.
+# At least this many seconds must be between the two samples of a rate.
 _MIN_WINDOW = 1.0
 
-# Pod and container of a namespace; ("", "", "") is the node itself.
+# The key is a namespace, a pod and a container. ("", "", "") is the node itself.
 _Key = tuple[str, str, str]
 _NODE: _Key = ("", "", "")
 
 
 @dataclass(slots=True)
 class _Usage:
-    """Seconds of processor time since the start, bytes of memory, and when that was, in seconds."""
+    """Hold the processor time since the start in seconds, the memory in bytes, and the time of both in seconds."""
 
     cpu: float = math.nan
     memory: float = math.nan
@@ -48,7 +48,7 @@ class _Usage:
 
 @dataclass(slots=True)
 class _Sample:
-    """What a kubelet said at once."""
+    """Hold the usages of one answer of a kubelet."""
 
     scraped: float
     usages: dict[_Key, _Usage] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What is used: cores, bytes, and over how many seconds until when that was found."""
+    """Describe a usage in cores and bytes, the time of the measurement, and the seconds that the rate covers."""
 
     cores: float
     memory: float
@@ -69,7 +69,7 @@ class _Point:
 
 
 class MetricsServer:
-    """Answers for the group metrics.k8s.io. Safe from any thread; who asks while another does, waits for that."""
+    """Answer requests for the group metrics.k8s.io. Thread-safe; concurrent requests wait for each other."""
 
     def __init__(
         self, store: Callable[[], Store], scrape: Callable[[Object], str], clock_: clock.Clock | None = None
@@ -77,11 +77,12 @@ class MetricsServer:
         self._store = store
         self._scrape = scrape
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards _samples: of each node the last two, far enough apart
+        # The lock guards _samples, which has the last two samples of each node, sufficiently far apart.
+        self._lock = threading.Lock()
         self._samples: dict[str, list[_Sample]] = {}
 
     def __call__(self, request: Request, resource: Resource) -> Object:
-        """A list, or one object. Raises ApiError."""
+        """Return a list or one object. Raise ApiError if the object does not exist."""
         selector = parse_label_selector(request.parameter("labelSelector"))
         found = self._nodes() if resource.plural == "nodes" else self._pods(request.namespace)
         items = [item for item in found if selector.matches(item["metadata"].get("labels") or {})]
@@ -100,7 +101,7 @@ class MetricsServer:
                 yield {**_head(node, point), "usage": point.usage}
 
     def _pods(self, namespace: str) -> Iterator[Object]:
-        """Those of whose containers all that run are known."""
+        """Yield the running pods for which the usage of all containers is known."""
         pods = self._store().list("pods", namespace)
         nodes = {node["metadata"]["name"]: node for node in self._store().list("nodes")}
         used = {pod["spec"].get("nodeName", "") for pod in pods} & nodes.keys()
@@ -117,7 +118,7 @@ class MetricsServer:
                 yield {**_head(pod, earliest), "containers": containers}
 
     def _points(self, node: Object) -> dict[_Key, _Point]:
-        """What everything on the node uses; nothing of a node whose kubelet does not answer."""
+        """Return all usages on the node. They are empty if the node's kubelet does not answer."""
         with self._lock:
             samples = self._samples.setdefault(node["metadata"]["name"], [])
             try:
@@ -127,15 +128,15 @@ class MetricsServer:
             return dict(_between(*samples))
 
     def _sample(self, node: Object, samples: list[_Sample]) -> None:
-        """Make sure that there are two, the newer one taken within the last second.
+        """Make sure that there are two samples and that the newer one is less than a second old.
 
-        Raises OSError, HTTPException, ApiError, ValueError.
+        Raise OSError, HTTPException, ApiError or ValueError.
         """
         if not samples:
             samples.append(parse(self._scrape(node), self._now()))
         if (early := samples[-1].scraped + _MIN_WINDOW - self._now()) > 0:
             if len(samples) > 1:
-                return  # What is known is not a second old.
+                return  # The newest sample is less than a second old.
             self._clock.sleep(early)
         samples[:] = [samples[-1], parse(self._scrape(node), self._now())]
 
@@ -144,7 +145,10 @@ class MetricsServer:
 
 
 def kubelet_scraper(tls: ssl.SSLContext) -> Callable[[Object], str]:
-    """Asks the kubelet of a node. What it gives raises OSError, HTTPException, ApiError and ValueError."""
+    """Return a function that reads the metrics of a node's kubelet.
+
+    The function raises OSError, HTTPException, ApiError or ValueError.
+    """
 
     def scrape(node: Object) -> str:
         connection = http.client.HTTPSConnection(*proxy.kubelet_address(node), timeout=_TIMEOUT, context=tls)
@@ -162,7 +166,7 @@ def kubelet_scraper(tls: ssl.SSLContext) -> Callable[[Object], str]:
 
 
 def parse(text: str, now: float) -> _Sample:
-    """What a page says. Raises ValueError if it is no page of metrics."""
+    """Parse a page of metrics. Raise ValueError if the page is something else."""
     sample = _Sample(now)
     for family in text_string_to_metric_families(text):
         for entry in family.samples:
@@ -184,7 +188,7 @@ def parse(text: str, now: float) -> _Sample:
 
 
 def _between(before: _Sample, after: _Sample) -> Iterator[tuple[_Key, _Point]]:
-    """Rates of what is in both; what has started again since counts from its start."""
+    """Yield the rates of everything that is in both samples. A container that has restarted counts from its start."""
     for key, new in after.usages.items():
         old = before.usages.get(key)
         if old is None or new.start > old.start or new.cpu < old.cpu:
@@ -196,7 +200,7 @@ def _between(before: _Sample, after: _Sample) -> Iterator[tuple[_Key, _Point]]:
 
 
 def _head(obj: Object, point: _Point) -> Object:
-    """What comes with every answer."""
+    """Return the fields that all answers have."""
     moment = datetime.fromtimestamp(point.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
     return {

@@ -1,4 +1,4 @@
-"""What nodes and pods use, as the metrics server tells it."""
+"""Test the usage of nodes and pods that the metrics server reports."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"
 
 
 class Kubelets:
-    """What they answer: two tenths of a core for the node, one for a container, since the clock's start."""
+    """Answer as kubelets: a usage of 0.2 cores for the node and 0.1 for a container, since the clock's start."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.start = self.clock.now().timestamp()
         self.scrapes = 0
         self.err: Exception | None = None
-        # When the container started, and which containers there are.
+        # These are the start time of the container and the existing containers.
         self.started = self.start - 100
         self.containers = ["main"]
         self.broken = ""
@@ -80,7 +80,7 @@ def get(client: Client, path: str) -> Any:
 
 
 def test_nodes(client: Client, kubelets: Kubelets) -> None:
-    """Who asks first waits a second: a rate needs two samples."""
+    """The first request waits a second for its second sample, and the next requests use these samples."""
     answer = get(client, NODES)
     assert (answer["kind"], answer["apiVersion"]) == ("NodeMetricsList", "metrics.k8s.io/v1beta1")
     (node,) = answer["items"]

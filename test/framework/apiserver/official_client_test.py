@@ -1,4 +1,4 @@
-"""The official client, the package `kubernetes`, against the server: that its models take what is answered."""
+"""Test that the models of the official client, the package `kubernetes`, accept the server's answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def core(client: ApiClient) -> CoreV1Api:
 
 
 def lister(resource: resources.Resource) -> tuple[str, str]:
-    """The client's class that lists a resource, and the method."""
+    """Return the names of the client's class and method that list a resource."""
     group = resource.group.removesuffix(".k8s.io") or "core"
     words = [*group.split("."), resource.version]
     kind = re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", resource.kind).lower()
@@ -57,7 +57,7 @@ def lister(resource: resources.Resource) -> tuple[str, str]:
 
 def test_each_kind_is_listed(client: ApiClient) -> None:
     for resource in resources.RESOURCES:
-        # The client has no classes for what other servers serve.
+        # The client has no classes for the resources of other servers.
         if "list" in resource.verbs and resource.group not in resources.AGGREGATED:
             class_name, method = lister(resource)
             found = getattr(getattr(kubernetes.client, class_name)(client), method)()
@@ -78,7 +78,7 @@ def test_pod_that_was_read_can_be_written_back(core: CoreV1Api) -> None:
 
 
 def test_patches(core: CoreV1Api) -> None:
-    """A dict is a strategic merge patch, a list a JSON patch; any other type has to be named."""
+    """The server accepts a dict as a strategic merge patch, a list as a JSON patch, and other patches by their type."""
     core.create_namespaced_pod(NAMESPACE, POD)
 
     core.patch_namespaced_pod("web", NAMESPACE, {"spec": {"containers": [{"name": "c", "image": "busybox"}]}})
@@ -91,7 +91,7 @@ def test_patches(core: CoreV1Api) -> None:
 
 
 def test_patch_of_a_pod_template(client: ApiClient) -> None:
-    """Nodes do not use deployments, and yet their lists merge: those of the metadata, and of the template."""
+    """The lists in a deployment's metadata and template merge, although nodes use no deployments."""
     deployments = AppsV1Api(client)
     labels = {"app": "web"}
     containers = [{"name": name, "image": "nginx"} for name in ("one", "two")]
@@ -120,7 +120,7 @@ def test_patch_of_a_list_that_does_not_merge(client: ApiClient) -> None:
 
 
 def test_deletions_answer_the_object_or_a_status(client: ApiClient, core: CoreV1Api) -> None:
-    """As the client expects of each kind: it refuses a status in place of an object that must have a spec."""
+    """A deletion answers as the client expects, which refuses a status in place of an object with a spec."""
     storage = StorageV1Api(client)
     storage.create_csi_driver({"metadata": {"name": "d"}, "spec": {"attachRequired": False}})
     core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "s"}})

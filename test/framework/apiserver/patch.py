@@ -1,4 +1,4 @@
-"""Patches: JSON patch, merge patch and strategic merge patch.
+"""Apply patches: JSON patches, merge patches and strategic merge patches.
 
 Go: k8s.io/apiserver/pkg/endpoints/handlers/patch.go
 """
@@ -32,9 +32,9 @@ Change = Callable[[Object], Object]
 def change_of(
     resource: Resource, request: Request, warn: Callable[[str], None], *, keep_unknown_fields: bool = False
 ) -> Change:
-    """What a patch does to an object, which it may change. Raises ApiError for what cannot be a patch.
+    """Return a function that applies a patch and may change its argument. Raise ApiError if the patch is invalid.
 
-    `warn` gets what a strict decoder has to say of what comes out, if the request wants to hear it.
+    `warn` receives a strict decoder's errors in the result, if the request wants warnings.
     """
     if request.content_type not in ACCEPTED:
         raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -65,7 +65,7 @@ def change_of(
 
 
 def _shown(request: Request, patched: Object) -> str:
-    """What an error quotes: a strategic merge patch itself, and of other patches what they make of the object."""
+    """Return the text that an error quotes: a strategic merge patch itself, or the result of another patch."""
     if request.content_type == STRATEGIC:
         return go_text(msgspec.json.decode(request.body))
     return msgspec.json.encode(patched).decode()
@@ -100,7 +100,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Untyped(msgspec.Struct):
-    """Which lists merge in kinds that have no type here: apart from these fields, their lists are replaced."""
+    """Describe the lists that merge in kinds without a type here. All other lists of these kinds are replaced."""
 
     metadata: metav1.ObjectMeta
     spec: _Spec
@@ -109,7 +109,7 @@ class _Untyped(msgspec.Struct):
 
 
 def strategic(resource: Resource, obj: Object, patch: Object) -> Object:
-    """Lists merge as the kind's type says. Raises ApiError for a patch that does not fit."""
+    """Apply a strategic merge patch, with the type of the kind. Raise ApiError if the patch does not fit."""
     try:
         return strategicpatch.strategic_merge_map_patch(obj, patch, type_of(resource) or _Untyped)
     except (ValueError, TypeError, KeyError) as err:
@@ -117,7 +117,7 @@ def strategic(resource: Resource, obj: Object, patch: Object) -> Object:
 
 
 def go_text(value: Any) -> str:
-    """A value as Go prints it (%+v)."""
+    """Return a value as Go prints it with %+v."""
     match value:
         case None:
             return "<nil>"
@@ -131,7 +131,7 @@ def go_text(value: Any) -> str:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Apply a merge patch as RFC 7386 defines it."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Pods: defaults, what may change once one exists, and how one goes.
+"""Handle pods: their defaults, the permitted updates, and their deletion.
 
 Go: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go, pkg/apis/core/validation/validation.go (ValidatePodUpdate)
 """
@@ -31,7 +31,7 @@ class PodStrategy(Strategy):
     validates_metadata = True
 
     def default(self, obj: Object) -> None:
-        """What upstream fills in, and the few of its built-in admission without which a pod is not complete."""
+        """Set upstream's defaults, and those values of its built-in admission without which a pod is incomplete."""
         spec = obj.setdefault("spec", {})
         obj["status"] = obj.get("status") or {}
         _same_service_account(spec)
@@ -116,7 +116,7 @@ def _default_ephemeral_container(strategy: Strategy, container: Object) -> None:
 
 
 def _set_divisor(source: Object | None) -> None:
-    """An amount that upstream writes even if it is none."""
+    """Set a divisor of "0", which upstream writes too."""
     reference = (source or {}).get("resourceFieldRef")
     if reference is not None:
         reference.setdefault("divisor", "0")
@@ -130,16 +130,16 @@ def _typed(strategy: Strategy, obj: Object) -> v1.Pod:
 
 
 def _same_service_account(spec: Object) -> None:
-    """The old name of the field and the new one say the same."""
+    """Give the old and the new field for the service account the same value."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def fill_in(obj: Object, defaulted: Object) -> None:
-    """Take over what a defaulted copy has and the object lacks; fields the copy does not know stay.
+    """Copy into the object what a defaulted copy has and the object lacks. Fields that the copy does not know stay.
 
-    Amounts are taken over as they are written canonically.
+    Quantities take the canonical form of the copy.
     """
     for key, value in defaulted.items():
         mine = obj.get(key)
@@ -168,7 +168,7 @@ def _prepare_status(new: Object, old: Object) -> None:
 
 
 def _keep_but(new: Object, old: Object, *names: str) -> None:
-    """Of the whole object only these fields of the spec may be new."""
+    """Undo all changes of an object except those of these fields of the spec."""
     wanted = {name: new["spec"].get(name) for name in names}
     new["spec"] = dict(old["spec"])
     for name, value in wanted.items():
@@ -203,7 +203,7 @@ def _validate_status(new: Object, old: Object) -> Errors:
 
 
 def _validate_states(status: Object, old: Object, name: str, policy: Any, restartable: set[str]) -> Errors:
-    """A container that has ended for good does not come back."""
+    """Check that a container that has terminated permanently does not return to another state."""
     if policy == "Always":
         return []
     errs: Errors = []
@@ -288,7 +288,7 @@ def _validate_tolerations(after: Object, before: Object, path: field.Path) -> Er
 
 
 def _fixed_part(spec: Object, old: Object) -> Object:
-    """The spec without what an update may change."""
+    """Return the spec without the fields that an update may change."""
     fixed = dict(spec)
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
         fixed.pop(name, None)
@@ -301,7 +301,7 @@ def _fixed_part(spec: Object, old: Object) -> Object:
 
 
 def bind(pod: Object, node: str, now: str) -> None:
-    """What a binding does to a pod. Raises ApiError if it is bound already or about to go."""
+    """Bind a pod to a node. Raise ApiError if it is already bound or its deletion has been requested."""
     name = pod["metadata"]["name"]
     if pod["metadata"].get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -313,7 +313,7 @@ def bind(pod: Object, node: str, now: str) -> None:
 
 
 def set_condition(pod: Object, condition: Object, now: str) -> None:
-    """Replace the condition of that type, or add it."""
+    """Replace the condition of the same type, or add it."""
     conditions = pod["status"].setdefault("conditions", [])
     new = {**condition, "lastProbeTime": None, "lastTransitionTime": now}
     for i, present in enumerate(conditions):

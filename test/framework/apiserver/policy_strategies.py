@@ -1,4 +1,4 @@
-"""What disruption budgets add to the generic handling of objects.
+"""Add the rules of disruption budgets to the generic handling of objects.
 
 Go: pkg/registry/policy/poddisruptionbudget/strategy.go, pkg/apis/policy/validation,
 pkg/apis/apps/validation (ValidatePositiveIntOrPercent, IsNotMoreThan100Percent)
@@ -63,7 +63,7 @@ class PodDisruptionBudgetStrategy(Strategy):
 
 
 def _bad_amount(path: field.Path, value: Any) -> Errors:
-    """A number, or so many of a hundred."""
+    """Return the errors of a value that must be a number or a percentage."""
     if isinstance(value, int):
         return [field.invalid(path, value, _NOT_NEGATIVE)] if value < 0 else []
     if not re.fullmatch(r"[0-9]+%", str(value)):

@@ -1,6 +1,7 @@
-"""The binary form in which newer kubectls send the few kinds that they make themselves.
+"""Decode the binary form in which newer kubectls send the few kinds that they create themselves.
 
-Only what those kinds need; everything else is answered with 415, and answers are JSON, which the same clients take.
+The module knows only these kinds. The server answers 415 to all others, and always answers with JSON, which the same
+clients accept.
 
 Go: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, the generated.proto of each API group
 """
@@ -23,13 +24,14 @@ from .interfaces import Object
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
-# A message is its fields by number: name and type. A type is a message, the name of a scalar, or a list with the type
-# of its items; "text map", "bytes map" and "quantity map" are maps of them. The fields of a message without a name
-# are the outer message's own.
+# A message maps the numbers of its fields to their names and types. A type is a message, the name of a scalar, or a
+# list with the type of its items. "text map", "bytes map" and "quantity map" are maps of these. A message without a
+# name adds its fields to the outer message.
 _Message = dict[int, tuple[str, Any]]
 
-# The messages that a pod is made of, by name, their fields as above, but for lists ("list text") and the messages'
-# names. Read from the generated.proto of 1.36's k8s.io/api/core/v1 and k8s.io/apimachinery/pkg/apis/meta/v1.
+# This file has the messages of a pod by their names. Their fields are as above, except that lists are written "list
+# text" and messages by their names. The source is the generated.proto of 1.36's k8s.io/api/core/v1 and
+# k8s.io/apimachinery/pkg/apis/meta/v1.
 _POD_MESSAGES = Path(__file__).with_name("pod_messages.json")
 
 _META: _Message = {
@@ -106,7 +108,7 @@ _KINDS: dict[str, _Message] = {
     "SelfSubjectReview": {1: ("metadata", _META)},
     "TokenRequest": {1: ("metadata", _META), 2: ("spec", _TOKEN_REQUEST)},
 }
-# The specs of kinds that hold a pod's template, without that, and the template's number.
+# Each kind with a pod template maps to its spec without the template, and to the number of the template's field.
 _WORKLOADS: dict[str, tuple[_Message, int]] = {
     "Deployment": (
         {
@@ -138,11 +140,11 @@ _TYPE: _Message = {1: ("apiVersion", "text"), 2: ("kind", "text")}
 
 
 class UnknownKindError(ValueError):
-    """It may be fine, but nobody here knows the numbers of its fields."""
+    """Signal that the object's kind is not known here. The object may be valid."""
 
 
 def decode(body: bytes) -> Object:
-    """The object that a body holds. Raises UnknownKindError, and ValueError for what is no object at all."""
+    """Return the object in a body. Raise UnknownKindError for an unknown kind, and ValueError for an invalid body."""
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as an encoded object does")
     type_meta: Object = {}
@@ -168,7 +170,7 @@ def decode(body: bytes) -> Object:
 
 
 def _without_zeros(pod: Object) -> Object:
-    """The types of a pod know which zeros stand for nothing."""
+    """Remove zero values. The types of a pod know which zeros mean that a field is not set."""
     return dict(codec.to_builtins(codec.convert(pod, v1.Pod)))
 
 
@@ -245,7 +247,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a message: numbers as they are, everything else as bytes."""
+    """Yield the field numbers and values of a message: integers as they are, everything else as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

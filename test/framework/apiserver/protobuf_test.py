@@ -1,4 +1,4 @@
-"""Bodies as newer kubectls send them."""
+"""Test the decoding of bodies that newer kubectls send."""
 
 from __future__ import annotations
 

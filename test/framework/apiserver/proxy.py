@@ -1,7 +1,7 @@
-"""Connections through the server to kubelets: logs, exec, attach, port forwarding, and a node's other paths.
+"""Connect clients through the server to kubelets, for logs, exec, attach, port forwarding, and other paths of a node.
 
-What a client sends after its request and what the kubelet answers is passed on byte by byte, both ways at once, so
-SPDY, WebSockets and whatever comes after them need no words here.
+The server passes on, byte by byte and in both directions at once, what a client sends after its request and what the
+kubelet answers. So it needs no code for SPDY, WebSockets and later protocols.
 
 Go: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation, streamLocation),
 k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
@@ -29,7 +29,7 @@ _NOT_FORWARDED = {"authorization", "host", "content-length", "transfer-encoding"
 
 
 def kubelet_path(request: Request, pod: Object) -> str:
-    """The path on the kubelet that serves a pod's log, exec, attach or portforward."""
+    """Return the path on the kubelet that serves a pod's log, exec, attach or portforward."""
     where = f"{quote(pod['metadata']['namespace'])}/{quote(pod['metadata']['name'])}"
     query: list[tuple[str, str]] = []
     match request.subresource:
@@ -52,7 +52,7 @@ def kubelet_path(request: Request, pod: Object) -> str:
 
 
 def container_of(request: Request, pod: Object) -> str:
-    """The container that is asked for, or the only one."""
+    """Return the requested container, or the only one."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     groups: list[list[str]] = [
         [container["name"] for container in spec.get(key) or []]
@@ -73,7 +73,7 @@ def container_of(request: Request, pod: Object) -> str:
 
 
 def kubelet_address(node: Object) -> tuple[str, int]:
-    """Where a node's kubelet listens. Raises ApiError if the node does not say."""
+    """Return the address and port of a node's kubelet. Raise ApiError if the node has no address."""
     addresses = {a.get("type"): a.get("address") for a in reversed(lookup(node, "status.addresses") or [])}
     for kind in ("InternalIP", "ExternalIP", "Hostname"):
         if addresses.get(kind):
@@ -85,7 +85,7 @@ def kubelet_address(node: Object) -> tuple[str, int]:
 def forward(
     request: Request, responder: Responder, address: tuple[str, int], target: str, tls: ssl.SSLContext | None
 ) -> None:
-    """Pass a request on and its answer back, until one of both ends. Raises ApiError if nobody answers."""
+    """Forward a request and its answer until either side ends. Raise ApiError if the kubelet does not answer."""
     backend = _dial(address, tls)
     try:
         backend.sendall(_request_head(request, address, target) + request.body)
@@ -97,20 +97,20 @@ def forward(
         relay.client.write(begun)
         relay.run()
     except OSError:
-        pass  # either end has gone, which is how these connections end
+        pass  # The connection ends this way when either side closes it.
     finally:
         backend.close()
 
 
 def _checked_answer(request: Request, backend: socket.socket) -> bytes:
-    """What has come of a log. A kubelet's error is raised as the server's own: ApiError.
+    """Return the beginning of a log. Raise a kubelet's error as the server's own ApiError.
 
     Go: k8s.io/apiserver/pkg/registry/generic/rest/response_checker.go
     """
     answer = b""
     while b"\r\n\r\n" not in answer and (part := backend.recv(_READ_SIZE)):
         answer += part
-    # HTTP/1.1 200 OK; nothing if the kubelet went away.
+    # The answer begins with HTTP/1.1 200 OK. It is empty if the kubelet has closed the connection.
     code = int(answer[9:12] or b"502")
     if code < 400:
         return answer
@@ -125,9 +125,9 @@ def _checked_answer(request: Request, backend: socket.socket) -> bytes:
 
 
 class TLSClientConn(WaitingConn):
-    """A connection over the standard library's TLS, that does not block.
+    """Use a connection with the standard library's TLS without blocking.
 
-    It may lose what comes after its direction has ended.
+    It may lose data that arrives after the end of its own direction.
     """
 
     def __init__(self, secured: ssl.SSLSocket) -> None:
@@ -157,8 +157,8 @@ class TLSClientConn(WaitingConn):
                 self._wait(_event(err))
 
     def shutdown_write(self) -> None:
-        # It sends the end, and then asks for the other side's, which is not there yet. If data is, that is an error,
-        # which ends the connection: the standard library cannot send the end alone.
+        # `unwrap` sends the end of this side, and then expects that of the other side, which has not come yet. If data
+        # has come instead, that is an error, which ends the connection. The standard library cannot send the end alone.
         with contextlib.suppress(ssl.SSLWantReadError):
             self._secured.unwrap()
 

@@ -1,4 +1,4 @@
-"""Connections through the server to a kubelet."""
+"""Test connections through the server to a kubelet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POD = "/api/v1/namespaces/default/pods/p"
 
 
 class StubKubelet:
-    """Speaks HTTPS, remembers what it was asked, and echoes what comes after an upgrade. A context manager."""
+    """Serve HTTPS, record the requests, and echo the data after an upgrade, within a `with` block."""
 
     def __init__(self, directory: Path, authority: CertificateAuthority) -> None:
         (directory / "ca.crt").write_bytes(authority.pem)
@@ -33,8 +33,8 @@ class StubKubelet:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.heads: list[str] = []
-        self.refusal = ""  # what it answers instead of a log
-        self.ended = threading.Event()  # set when the end has come, or the other side has gone
+        self.refusal = ""  # If it is set, it is the answer in place of a log.
+        self.ended = threading.Event()  # The event is set when the end has come or the other side has closed.
         self._thread = golang.go(self._serve, name="stub-kubelet")
 
     def __enter__(self) -> StubKubelet:
@@ -139,7 +139,7 @@ def test_an_upgraded_connection_carries_bytes_both_ways(
     data = b"x" * size + _END
     with socket.create_connection(("127.0.0.1", api.port), timeout=20) as client:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: mine\r\n\r\n"
-        # The first bytes come with the request, as an impatient client sends them.
+        # The first bytes come together with the request, as from an impatient client.
         client.sendall(head.encode() + b"first ")
         sender = golang.go(client.sendall, data, name="sender")
         got = b""

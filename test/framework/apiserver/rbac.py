@@ -1,7 +1,7 @@
-"""What roles and their bindings, as they are stored, allow to whom.
+"""Authorize requests by the stored roles and their bindings.
 
 Go: plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go, and of
-plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go the roles that can be bound without being made first
+plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go the roles that exist from the start
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .interfaces import Object, Request, Store, UserInfo
 
 @dataclass(frozen=True)
 class Rule:
-    """Allows these verbs on these resources, named "pods" or "pods/status", of these API groups; or on these paths.
+    """Allow verbs on resources ("pods" or "pods/status") of API groups, or on paths.
 
-    "*" stands for all; a path may end in it. With names only objects of these names are meant.
+    "*" stands for all, and a path may end in it. If there are names, the rule applies only to objects with these names.
     """
 
     verbs: tuple[str, ...]
@@ -57,7 +57,7 @@ BOOTSTRAP_ROLES = {
 
 
 class RBACAuthorizer:
-    """Looks at the stored objects each time it is asked. Thread-safe."""
+    """Authorize requests by the objects that are stored at that moment. Thread-safe."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Tests of what stored roles allow."""
+"""Test what stored roles allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Subjects = list[dict[str, str]]
 
 
 class Objects:
-    """As much of a store as roles need."""
+    """Implement the part of a store that roles need."""
 
     def __init__(self) -> None:
         self.objects: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""What other objects a pod or a volume refers to: what a node that runs the pod has to read."""
+"""Find the objects that a pod or a volume refers to, which a node that runs the pod has to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Object = Mapping[str, Any]
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
-# Volume sources, by the field of theirs that refers to a secret.
+# These volume sources refer to a secret, in the named field.
 _SECRET_REFERENCES = {
     "cephfs": "secretRef",
     "cinder": "secretRef",
@@ -20,10 +20,10 @@ _SECRET_REFERENCES = {
     "storageos": "secretRef",
     "csi": "nodePublishSecretRef",
 }
-# Those of a CSI driver's volume that a kubelet, and not a controller, gives to the driver.
+# A kubelet, not a controller, passes these secrets of a volume to the CSI driver.
 _CSI_NODE_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
-# Sources of volumes that make a pod refer to something of the API, by what they refer to.
+# These volume sources make a pod refer to API objects of the given kinds.
 _API_VOLUMES = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
@@ -47,7 +47,7 @@ def is_mirror(pod: Object) -> bool:
 
 
 def containers(pod: Object) -> Iterator[Object]:
-    """All containers of all kinds."""
+    """Yield all containers of all kinds."""
     spec = pod.get("spec") or {}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(kind) or []
@@ -58,7 +58,7 @@ def volumes(pod: Object) -> list[Object]:
 
 
 def secret_names(pod: Object) -> set[str]:
-    """The secrets in the pod's namespace that it refers to."""
+    """Return the secrets in the pod's namespace that the pod refers to."""
     spec = pod.get("spec") or {}
     names = {each.get("name") for each in spec.get("imagePullSecrets") or []}
     names |= set(_names_in_environment(pod, "secretKeyRef", "secretRef"))
@@ -72,7 +72,7 @@ def secret_names(pod: Object) -> set[str]:
 
 
 def config_map_names(pod: Object) -> set[str]:
-    """The config maps in the pod's namespace that it refers to."""
+    """Return the config maps in the pod's namespace that the pod refers to."""
     names: set[Any] = set(_names_in_environment(pod, "configMapKeyRef", "configMapRef"))
     for volume in volumes(pod):
         names.add((volume.get("configMap") or {}).get("name"))
@@ -81,7 +81,7 @@ def config_map_names(pod: Object) -> set[str]:
 
 
 def claim_names(pod: Object) -> set[str]:
-    """The persistent volume claims that the pod refers to, those made for it included."""
+    """Return the persistent volume claims that the pod refers to, including those that are created for the pod."""
     names = set()
     for volume in volumes(pod):
         if claim := volume.get("persistentVolumeClaim"):
@@ -92,7 +92,7 @@ def claim_names(pod: Object) -> set[str]:
 
 
 def resource_claim_names(pod: Object) -> set[str]:
-    """The claims of devices that the pod has, those made for it included."""
+    """Return the resource claims of the pod, including those that are created for the pod."""
     status = pod.get("status") or {}
     made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or []}
     names = {(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")}
@@ -102,7 +102,7 @@ def resource_claim_names(pod: Object) -> set[str]:
 
 
 def volume_secrets(volume: Object) -> set[tuple[str, str]]:
-    """The secrets, by namespace and name, that a kubelet needs for a persistent volume."""
+    """Return the secrets, by namespace and name, that a kubelet needs for a persistent volume."""
     spec = volume.get("spec") or {}
     claim_namespace = (spec.get("claimRef") or {}).get("namespace", "")
     found = set()
@@ -117,7 +117,7 @@ def volume_secrets(volume: Object) -> set[tuple[str, str]]:
 
 
 def api_references(pod: Object) -> str:
-    """The first kind of API object that a pod refers to, in upstream's words; nothing if it refers to none."""
+    """Return the first kind of API object that a pod refers to, in upstream's words, or "" if there is none."""
     spec = pod.get("spec") or {}
     if spec.get("serviceAccountName"):
         return "serviceaccounts"

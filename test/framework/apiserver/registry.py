@@ -1,4 +1,4 @@
-"""What create, update, delete and their like do to stored objects.
+"""Create, update and delete stored objects.
 
 Go: k8s.io/apiserver/pkg/registry/generic/registry/store.go, pkg/registry/rest/{create,update,delete,meta}.go
 """
@@ -73,19 +73,19 @@ _STRATEGIES: dict[str, type[Strategy]] = {
 }
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_BASE = 58
-# Namespaces that exist whether somebody made them or not, as long as nothing was started that makes them.
+# The registry creates these namespaces itself, because no controller of this server does.
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 Filter = Callable[[Entry], bool]
 
 
 def generate_name(base: str) -> str:
-    """A name that nobody has, most likely."""
+    """Return a name that most probably nobody uses."""
     return base[:_MAX_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
 
 
 def without_nulls(value: Any) -> Any:
-    """A null in a body is a field that is not there."""
+    """Remove nulls. A null in a body means that the field is not set."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -94,9 +94,9 @@ def without_nulls(value: Any) -> Any:
 
 
 class Registry:
-    """Thread-safe; a write that loses a race against another is tried again on the newer object.
+    """Apply writes to stored objects. Thread-safe: a write that loses a race is repeated on the newer object.
 
-    `admission` is asked for at every write, so that it may be set later.
+    Each write calls `admission` to get the plugins, so that they may be set later.
     """
 
     def __init__(self, storage: Storage, admission: Callable[[], Admission]) -> None:
@@ -113,8 +113,6 @@ class Registry:
             strategy.prepare_create(Request("POST", ""), namespace)
             storage.insert("namespaces", ("", name), namespace)
 
-    # Reading
-
     def get(self, resource: Resource, namespace: str, name: str) -> Entry:
         entry = self.storage.get(resource.plural, (namespace if resource.namespaced else "", name))
         if entry is None:
@@ -122,7 +120,7 @@ class Registry:
         return entry
 
     def selection(self, resource: Resource, label_selector: str, field_selector: str) -> Filter | None:
-        """What a request selects; None if everything. Raises ApiError 400."""
+        """Return a filter for the request's selectors, or None if it selects everything. Raise ApiError 400."""
         try:
             labels = parse_label_selector(label_selector)
             fields = parse_field_selector(field_selector)
@@ -141,10 +139,8 @@ class Registry:
 
         return selected
 
-    # Creating
-
     def create(self, request: Request, resource: Resource, obj: Object) -> Entry:
-        """Store a new object, which is the registry's from then on."""
+        """Store a new object. From then on the object belongs to the registry."""
         obj = without_nulls(obj)
         strategy = self._strategies[resource.plural]
         self._check_identity(request, resource, obj)
@@ -173,7 +169,7 @@ class Registry:
         return entry
 
     def _check_identity(self, request: Request, resource: Resource, obj: Object) -> None:
-        """Kind, version and namespace are what the path says, or are left out."""
+        """Check that kind, version and namespace match the path or are not set."""
         wanted = {"apiVersion": resource.group_version, "kind": resource.kind}
         for name, value in wanted.items():
             if obj.get(name, value) != value:
@@ -224,8 +220,6 @@ class Registry:
         errs = [field.invalid(path.child("name"), name, message) for message in strategy.validate_name(name)]
         return errs + _validate_labels(meta, path) + _validate_owners(meta, path)
 
-    # Updating
-
     def update(
         self,
         request: Request,
@@ -235,9 +229,9 @@ class Registry:
         *,
         uid: str = "",
     ) -> tuple[Entry, bool]:
-        """Store what `change` makes of a copy of the object; True if that made a new one.
+        """Store the result of `change`, called with a copy of the object, and report whether the object is new.
 
-        Conflicts if the result carries a resourceVersion other than the stored one.
+        Raise ApiError 409 if the result has a resourceVersion other than the stored one.
         """
         key = (request.namespace if resource.namespaced else "", name)
         while True:
@@ -281,7 +275,7 @@ class Registry:
         self, request: Request, resource: Resource, current: Entry, change: Callable[[Object], Object]
     ) -> Object:
         strategy = self._strategies[resource.plural]
-        old = current.copy()  # parts of it become parts of the new object, which admission may change
+        old = current.copy()  # Parts of this copy become parts of the new object, which admission may change.
         new = without_nulls(change(current.copy()))
         self._check_identity(request, resource, new)
         meta = new["metadata"]
@@ -314,16 +308,14 @@ class Registry:
             raise errors.conflict(resource.plural, resource.group, current.key[1], errors.MODIFIED)
 
     def _may_go_after_update(self, resource: Resource, new: Object, old: Object) -> bool:
-        """The last finalizer has been removed, and there is no grace left to wait for."""
+        """Report whether the update has removed the last finalizer and no grace period is left."""
         strategy = self._strategies[resource.plural]
         return (
             strategy.may_go(new) and not strategy.may_go(old) and not old["metadata"].get("deletionGracePeriodSeconds")
         )
 
-    # Deleting
-
     def delete(self, request: Request, resource: Resource, name: str, options: Object) -> tuple[Entry, bool]:
-        """The object as it is then, and whether it is gone."""
+        """Delete an object. Return its state after the request, and whether it no longer exists."""
         deletion.check_options(options)
         key = (request.namespace if resource.namespaced else "", name)
         while True:
@@ -336,7 +328,7 @@ class Registry:
                 return done
 
     def check_preconditions(self, resource: Resource, obj: Object, options: Object) -> None:
-        """Raises ApiError 409 if an object is not the one that options of a deletion are about."""
+        """Raise ApiError 409 if an object does not meet the preconditions in the options of a deletion."""
         wanted = options.get("preconditions") or {}
         meta, kind = obj["metadata"], resource.kind
         if wanted.get("uid") and wanted["uid"] != meta["uid"]:
@@ -354,7 +346,7 @@ class Registry:
             raise errors.conflict(kind, resource.group, meta["name"], why)
 
     def _delete_once(self, resource: Resource, current: Entry, options: Object) -> tuple[Entry, bool] | None:
-        """One step; None if the object changed meanwhile."""
+        """Try the deletion once. Return None if the object has changed meanwhile."""
         strategy = self._strategies[resource.plural]
         obj, wanted = current.object, options.get("gracePeriodSeconds")
         grace = strategy.grace_period(obj, wanted)
@@ -385,7 +377,7 @@ class Registry:
     def delete_collection(
         self, request: Request, resource: Resource, entries: Sequence[Entry], options: Object
     ) -> list[Entry]:
-        """Delete each; those that are gone already are passed over."""
+        """Delete each object, and ignore objects that no longer exist."""
         deleted = []
         for entry in entries:
             one = replace(request, namespace=entry.key[0], name=entry.key[1])
@@ -395,8 +387,6 @@ class Registry:
                 if err.code != 404:
                     raise
         return deleted
-
-    # Parts of what is done to pods
 
     def bind(self, request: Request, name: str, binding: Object) -> None:
         target = (binding.get("target") or {}).get("name", "")
@@ -416,11 +406,11 @@ class Registry:
         self.change(resource, (request.namespace, name), assign)
 
     def admit_create(self, request: Request, obj: Object) -> None:
-        """Ask admission about what is asked for and not stored. Raises ApiError."""
+        """Admit an object that will not be stored. Raise ApiError if a plugin refuses it."""
         self._admit(request, CREATE, obj, None)
 
     def change(self, resource: Resource, key: tuple[str, str], change: Callable[[Object], Object]) -> Entry:
-        """Store what `change` makes of the object, with nothing checked."""
+        """Store the result of `change`, called with a copy of the object, without any checks."""
         while True:
             current = self.get(resource, *key)
             if (entry := self.storage.replace(resource.plural, current, change(current.copy()))) is not None:
@@ -432,7 +422,7 @@ class Registry:
 
 
 def _check_shape(resource: Resource, obj: Object) -> None:
-    """Raises ApiError 400 for an object that its kind's type cannot hold."""
+    """Raise ApiError 400 if an object does not fit the type of its kind."""
     type_ = type_of(resource)
     if type_ is None:
         return
@@ -443,7 +433,7 @@ def _check_shape(resource: Resource, obj: Object) -> None:
 
 
 def _ordered(obj: Object) -> Object:
-    """With what it is in front, as upstream writes it."""
+    """Put the kind and version in front, as upstream does."""
     first = {name: obj[name] for name in ("kind", "apiVersion", "metadata")}
     return first | obj
 
@@ -479,7 +469,7 @@ def _validate_owners(meta: Object, path: field.Path) -> list[field.Error]:
 
 
 def _keep_metadata(new: Object, old: Object) -> None:
-    """What no update may change is taken from the old object without a word."""
+    """Silently restore the fields that no update may change."""
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName"):
         if name in old:
             new[name] = old[name]

@@ -1,4 +1,4 @@
-"""The `resize` subresource of pods: what of a pod it may change.
+"""Handle the `resize` subresource of pods, which may change only parts of a pod.
 
 Go: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (podResizeStrategy),
 pkg/apis/core/validation/validation.go (ValidatePodResize), plugin/pkg/admission/podresize
@@ -23,7 +23,10 @@ _SPEC = field.Path("spec")
 
 
 def prepare(new: Object, old: Object) -> None:
-    """Put back all that a resize does not change; containers that came or went are left for the validation to see."""
+    """Restore everything that a resize does not change.
+
+    Additional and missing containers stay as they are, because the validation reports them.
+    """
     if any(len(new["spec"].get(name) or []) != len(old["spec"].get(name) or []) for name in _LISTS):
         return
     wanted = {name: _keep(new["spec"].get(name) or [], old["spec"].get(name) or []) for name in _LISTS}
@@ -56,11 +59,11 @@ def _keep(new: list[Object], old: list[Object]) -> list[Object]:
 
 
 def validate(new: v1.Pod, old: v1.Pod, old_object: Object) -> Errors:
-    """What upstream says of a resize."""
+    """Return upstream's errors of a resize."""
     if references.is_mirror(old_object):
         return [field.forbidden(field.Path(""), "static pods cannot be resized")]
     errs: Errors = []
-    # Not as its status has it: that is of the pod before.
+    # The new pod's status does not count, because it still has the class of the pod before the resize.
     before_class = old.status.qos_class or qos.compute_pod_qos(old)
     if qos.compute_pod_qos(new) != before_class:
         detail = "Pod QOS Class may not change as a result of resizing"
@@ -126,7 +129,7 @@ def _validate_container(new: v1.Container, old: v1.Container, path: field.Path, 
 
 
 def _fixed(resources: v1.ResourceRequirements) -> v1.ResourceRequirements:
-    """What of the resources cannot change."""
+    """Return the resources that cannot change."""
     return v1.ResourceRequirements(
         limits={name: amount for name, amount in resources.limits.items() if name not in _RESIZABLE},
         requests={name: amount for name, amount in resources.requests.items() if name not in _RESIZABLE},
@@ -151,7 +154,7 @@ def _validate_ordering(new: v1.PodSpec, old: v1.PodSpec) -> Errors:
 
 
 def exceeds_allocatable(pod: v1.Pod, allocatable: dict[str, str]) -> str:
-    """Why the node could never grant the resize; empty if it could."""
+    """Return the reason why the node can never grant the resize, or "" if it can."""
     zero = resource.new_quantity(0)
     node = {name: resource.parse_quantity(text) for name, text in allocatable.items()}
     requests = resourcehelper.pod_requests(pod, resourcehelper.PodResourcesOptions())

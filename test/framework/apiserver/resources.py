@@ -1,4 +1,4 @@
-"""The resources that are served: their names, where they live, what may be selected by."""
+"""Define the resources that the server serves: their names, paths, and selectable fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(slots=True, frozen=True)
 class Subresource:
-    """`kind` is what is sent and answered, if it is another than the parent's."""
+    """Describe a subresource. `kind` is the kind of requests and answers if it is not that of the parent."""
 
     verbs: tuple[str, ...]
     kind: str = ""
@@ -47,7 +47,7 @@ _TOKEN = {"token": Subresource(("create",), "TokenRequest", "authentication.k8s.
 
 @dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Resource:
-    """One resource of one API group."""
+    """Describe one resource of one API group."""
 
     plural: str
     kind: str
@@ -58,12 +58,13 @@ class Resource:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
-    # Selectable fields besides the name and namespace: the path of each.
+    # `fields` maps the selectable fields, except the name and the namespace, to their paths.
     fields: Mapping[str, str] = field(default_factory=dict)
-    generation: bool = False  # counted up when something other than metadata and status changes
+    generation: bool = False  # The server increases the generation when anything except metadata and status changes.
     create_on_update: bool = False
-    unconditional_update: bool = True  # an update may come without a resourceVersion
-    propagation: str = "Background"  # what becomes of dependents if nobody says; nothing is collected if empty
+    unconditional_update: bool = True  # An update may lack a resourceVersion.
+    # `propagation` is the default deletion policy for dependents. If it is empty, nothing is collected.
+    propagation: str = "Background"
 
     @property
     def singular(self) -> str:
@@ -78,7 +79,7 @@ class Resource:
         return f"/apis/{self.group_version}" if self.group else f"/api/{self.version}"
 
     def selectable(self, obj: Object) -> dict[str, str]:
-        """The fields that selectors see."""
+        """Return the fields that selectors use."""
         meta = obj["metadata"]
         found = {"metadata.name": meta.get("name", ""), "metadata.namespace": meta.get("namespace", "")}
         for name, path in self.fields.items():
@@ -86,7 +87,7 @@ class Resource:
         return found
 
     def unknown_fields(self, names: Sequence[str]) -> str:
-        """Why a selector that names these fields is refused; empty if it is not."""
+        """Return the reason why a selector with these fields is refused, or "" if it is not."""
         for name in names:
             if name in ("metadata.name", "metadata.namespace") or name in self.fields:
                 continue
@@ -97,7 +98,7 @@ class Resource:
 
 
 def lookup(obj: Any, path: str) -> Any:
-    """What is at a dotted path; None if nothing is."""
+    """Return the value at a dotted path, or None if there is none."""
     for part in path.split("."):
         if not isinstance(obj, dict):
             return None
@@ -359,14 +360,14 @@ RESOURCES: tuple[Resource, ...] = (
     ),
 )
 
-# The groups that other servers answer for.
+# Other servers answer for these groups.
 AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
-# The one that objects are stored as: for events that of the core group.
+# The resource is that of the stored form. For events it is the core group's.
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
-# What is stored.
+# The server stores objects of these resources.
 STORED = tuple(each for each in BY_PLURAL.values() if "delete" in each.verbs)
-# The resources whose objects may own others, and be owned.
+# Objects of these resources may own others and have owners.
 COLLECTED = tuple(each.plural for each in STORED if each.propagation)
 BY_KIND = {(resource.group_version, resource.kind): resource for resource in RESOURCES}
 
@@ -379,7 +380,7 @@ _TYPE_MODULES = {
 
 @cache
 def type_of(resource: Resource) -> type | None:
-    """The type that knows how the lists of a kind merge; None for a kind nobody has types of."""
+    """Return the type that describes how the lists of a kind merge, or None if there is no type."""
     module = _TYPE_MODULES.get(resource.group)
     if module is None:
         return None

@@ -1,4 +1,4 @@
-"""Label and field selectors as requests write them.
+"""Parse the label and field selectors of requests.
 
 Go: k8s.io/apimachinery/pkg/labels/selector.go (Parse), k8s.io/apimachinery/pkg/fields/selector.go (ParseSelector)
 """
@@ -20,7 +20,7 @@ _SIGNS = {
 
 
 def parse_label_selector(text: str) -> labels.Selector:
-    """`a=b,c in (d,e),!f`; raises ValueError that says what is wrong."""
+    """Parse a label selector such as `a=b,c in (d,e),!f`. Raise ValueError with the reason if it is invalid."""
     if not text.strip():
         return labels.everything()
     try:
@@ -94,7 +94,10 @@ class _Parser:
 
 
 def parse_field_selector(text: str) -> fields.Selector:
-    """`a=b,c!=d`, with a backslash before a comma, equals sign or backslash of a value; raises ValueError."""
+    """Parse a field selector such as `a=b,c!=d`. Raise ValueError if it is invalid.
+
+    In a value, a backslash precedes a comma, an equals sign and a backslash.
+    """
     terms = []
     for term in re.findall(r"(?:\\.|[^,\\])+", text):
         match = re.fullmatch(r"((?:\\.|[^=!\\])+)(==|!=|=)((?:\\.|[^=\\])*)", term)
@@ -108,5 +111,5 @@ def parse_field_selector(text: str) -> fields.Selector:
 
 
 def fields_used(text: str) -> list[str]:
-    """The fields that a selector names."""
+    """Return the fields that a selector names."""
     return [match.group(1) for term in re.findall(r"(?:\\.|[^,\\])+", text) if (match := re.match(r"([^=!]+)", term))]

@@ -1,4 +1,4 @@
-"""Selectors as requests write them."""
+"""Test the parsing of selectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server itself, and the store as code in the same process uses it.
+"""Run the server, and define the store for code in the same process.
 
 Go: k8s.io/apiserver/pkg/server
 """
@@ -44,25 +44,27 @@ from .watch import LocalWatch, open_watch
 
 
 class APIServer:
-    """A Kubernetes API server that keeps its objects in memory. A context manager; the package shows how to use it.
+    """Run a Kubernetes API server that keeps its objects in memory, within a `with` block.
 
-    Everybody may do everything, pods stay where they are and namespaces that are deleted stay, too, unless identity
-    and controllers are given (`cluster` puts all of them together):
+    The package shows its use.
 
-    - `host`, `port`: where to listen; port 0 takes a free one.
-    - `ssl_context`: serve HTTPS with it. Client certificates reach `authenticator` as the connection verified them.
-    - `kubelet_ssl_context`: how to speak to kubelets for logs and exec; by default whoever answers is trusted.
+    By default everybody has all permissions, and deleted pods and namespaces stay, because no node and no controller
+    removes them. The arguments add authentication and controllers (`cluster` combines all of them):
+
+    - `host`, `port`: the address to listen on. Port 0 selects a free one.
+    - `ssl_context`: serve HTTPS with it. `authenticator` gets client certificates that the connection has verified.
+    - `kubelet_ssl_context`: the TLS context for connections to kubelets (logs, exec). The default trusts every kubelet.
     - `authenticator`, `authorizer`, `admission`, `faults`: see interfaces. They may be set until the server starts, so
-      that they can be made with `store`.
-    - `anonymous`: let in requests that carry no identity, as system:anonymous.
-    - `keep_unknown_fields`: keep fields that a kind does not have, as a server of a newer release does whose kinds have
-      them. May be set at any time.
-    - `virtual`: handlers of what stores nothing, by name: {"serviceaccounts/token": …, "tokenreviews": …}.
-    - `aggregated`: who answers for a group that is not stored here, by its name: {"metrics.k8s.io": …}.
-    - `controllers`: started after the server listens and stopped, last first, before it closes.
-    - `history`: how many changes of each resource watches can go back.
-    - `bookmark_interval`: seconds between bookmarks of a watch that allows them.
-    - `audit`: called after each request with it and the code that it got, from the connection's thread.
+      that they can use `store`.
+    - `anonymous`: accept requests without credentials as those of system:anonymous.
+    - `keep_unknown_fields`: keep fields that a kind does not have, like a server of a newer release whose kinds have
+      them. It may be set at any time.
+    - `virtual`: handlers for resources that store nothing, by name: {"serviceaccounts/token": …, "tokenreviews": …}.
+    - `aggregated`: handlers for groups that are not stored here, by name: {"metrics.k8s.io": …}.
+    - `controllers`: the server starts them after it listens, and stops them in reverse order before it closes.
+    - `history`: the number of changes of each resource that a watch can go back.
+    - `bookmark_interval`: the time, in seconds, between the bookmarks of a watch that allows them.
+    - `audit`: the connection's thread calls this after each request, with the request and the code of the answer.
     """
 
     def __init__(
@@ -110,16 +112,16 @@ class APIServer:
 
     @property
     def store(self) -> LocalStore:
-        """The objects, for code in this process. Works before the server has started, too."""
+        """Return the objects for code in this process. They are available before the server starts, too."""
         return self._store
 
     @property
     def url(self) -> str:
-        """Where it listens, once it has been started."""
+        """Return the URL of the started server."""
         return f"{'https' if self.ssl_context is not None else 'http'}://{self.host}:{self.port}"
 
     def start(self) -> None:
-        """Listen. Raises OSError if the port is taken. After a stop it starts again on the same port."""
+        """Listen. Raise OSError if the port is in use. After a stop, the server can start again on the same port."""
         self._hang_ups = HangUps("apiserver-hangups")
         handlers = Handlers(self, self._registry, self._hang_ups)
         try:
@@ -138,7 +140,7 @@ class APIServer:
             controller.start(self)
 
     def stop(self) -> None:
-        """End all connections and threads; the objects stay."""
+        """End all connections and threads. The objects stay."""
         if self._listener is None or self._hang_ups is None:
             return
         for controller in reversed(self.controllers):
@@ -149,27 +151,27 @@ class APIServer:
         self._listener = self._hang_ups = None
 
     def compact(self) -> None:
-        """Forget what was: a watch or list that goes on from an older resource version gets 410."""
+        """Forget the history: a watch or list that continues from an older resource version gets error 410."""
         self._storage.compact()
 
     def save(self, path: Path) -> None:
-        """Write all objects to a file, which only the owner may read: there are secrets among them."""
+        """Write all objects to a file that only the owner may read, because some objects are secrets."""
         path.touch(mode=0o600)
         path.write_bytes(msgspec.json.encode(self._storage.dump()))
 
     def load(self, path: Path) -> None:
-        """Have the objects that save wrote instead of those that there are; before it is started."""
+        """Replace all objects with those that `save` wrote. The server must not have started."""
         self._storage.load(msgspec.json.decode(path.read_bytes()))
 
     def cut_connections(self) -> None:
-        """Close all connections of clients at once, whatever they are doing."""
+        """Close all connections of clients at once, whatever their state."""
         if self._listener is not None:
             self._listener.cut_connections()
 
     def kubeconfig(
         self, path: str | Path | None = None, *, user: Mapping[str, Any] | None = None, ca_file: str = ""
     ) -> str:
-        """A kubeconfig for this server, written to `path` if one is given.
+        """Return a kubeconfig for this server, and write it to `path` if that is given.
 
         `user` is the user's entry: {"token": …} or {"client-certificate": …, "client-key": …}.
         """
@@ -186,7 +188,7 @@ class APIServer:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
             "current-context": "test",
         }
-        text = msgspec.json.format(msgspec.json.encode(config)).decode()  # JSON is YAML
+        text = msgspec.json.format(msgspec.json.encode(config)).decode()  # JSON is YAML.
         if path is not None:
             Path(path).touch(mode=0o600)
             Path(path).write_text(text)
@@ -206,7 +208,7 @@ _ACCESS_REVIEWS = ("subjectaccessreviews", "selfsubjectaccessreviews", "localsub
 
 
 class _Current:
-    """Whatever authorizer the server has by then."""
+    """Call the authorizer that the server has at that moment."""
 
     def __init__(self, server: APIServer) -> None:
         self._server = server
@@ -223,7 +225,7 @@ def _trusting_context() -> ssl.SSLContext:
 
 
 class LocalStore:
-    """`interfaces.Store` over the registry: what an administrator gets over HTTP, without the HTTP."""
+    """Implement `interfaces.Store` on the registry, with an administrator's permissions and without HTTP."""
 
     def __init__(self, registry: Registry, keep_unknown_fields: Callable[[], bool]) -> None:
         self._registry = registry
@@ -231,7 +233,7 @@ class LocalStore:
 
     @property
     def resource_version(self) -> str:
-        """The newest resource version."""
+        """Return the newest resource version."""
         return str(self._registry.storage.version)
 
     def get(self, resource: str, name: str, namespace: str = "") -> Object:
@@ -309,7 +311,7 @@ class LocalStore:
         field_selector: str = "",
         resource_version: str = "",
     ) -> Watch:
-        """Raises ApiError 410 if that version has been forgotten."""
+        """Watch a resource. Raise ApiError 410 if the version has been forgotten."""
         selected = self._registry.selection(_resource(resource), label_selector, field_selector)
         since = int(resource_version) if resource_version else None
         watcher = open_watch(self._registry.storage, _resource(resource), since, namespace, "")

@@ -1,4 +1,4 @@
-"""Requests to a running server and what it answers. The words are a real server's, compared by hand."""
+"""Test the answers of a running server. The expected messages were compared by hand with those of a real server."""
 
 from __future__ import annotations
 
@@ -472,7 +472,7 @@ def test_paging_shows_one_moment(client: Client) -> None:
         _, page = client.call("GET", _MAPS, **{"limit": "2", "continue": token})
         names += [item["metadata"]["name"] for item in page["items"]]
     assert names == ["m0", "m1", "m2", "m3", "m4"]
-    # With version 0 the limit does not count, as a real server's cache has it.
+    # With version 0 the limit does not apply, as in a real server's cache.
     assert len(client.call("GET", _MAPS, limit="2", resourceVersion="0")[1]["items"]) == 5
 
 
@@ -484,7 +484,7 @@ def test_a_page_that_was_forgotten_is_gone(api: APIServer, client: Client) -> No
     api.compact()
     code, status = client.call("GET", _MAPS, **{"limit": "1", "continue": page["metadata"]["continue"]})
     assert (code, status["reason"]) == (410, "Expired")
-    # The token in the refusal goes on with what there is now.
+    # The token in the refusal continues with the present objects.
     _, rest = client.call("GET", _MAPS, **{"continue": status["metadata"]["continue"]})
     assert [item["metadata"]["name"] for item in rest["items"]] == ["m1"]
 
@@ -527,7 +527,7 @@ def test_watch_begins_with_what_there_is(client: Client, version: str) -> None:
     ("text", "on"), [("true", True), ("True", True), ("1", True), ("", True), ("0", False), ("False", False)]
 )
 def test_flags_in_a_query(client: Client, text: str, on: bool) -> None:
-    """The client library for Python writes True."""
+    """A boolean query parameter may have any case, because the client library for Python writes True."""
     client.call("POST", _MAPS, {"metadata": {"name": "m"}})
     answer = client.watch(_MAPS, watch=text)
     assert next(answer).get("type") == ("ADDED" if on else None)
@@ -769,7 +769,7 @@ def test_https_shows_who_the_client_is(tmp_path: Path) -> None:
     with APIServer(ssl_context=context, audit=lambda request, _: seen.append(request.peer_certificate)) as api:
         assert api.url == f"https://127.0.0.1:{api.port}"
         trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-        with pytest.raises(ssl.SSLError):  # a client that trusts nobody does not disturb the others
+        with pytest.raises(ssl.SSLError):  # A client that trusts nobody does not disturb the others.
             http.client.HTTPSConnection("127.0.0.1", api.port, context=ssl.create_default_context()).connect()
         for name in (None, "somebody"):
             if name is not None:
@@ -784,7 +784,7 @@ def test_https_shows_who_the_client_is(tmp_path: Path) -> None:
 
 
 def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
-    """A client that goes on where it stood sees every change once, in order, however often it is cut off."""
+    """A client that continues from its last version sees every change once and in order, despite all cuts."""
     names = [f"m{i}" for i in range(10)]
     for name in names:
         api.store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
@@ -810,7 +810,7 @@ def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
                     if len(seen) == written:
                         break
             except (OSError, http.client.HTTPException, ValueError):
-                continue  # cut in the middle of a line, or of the answer's beginning
+                continue  # The watch was cut in the middle of a line or of the answer's beginning.
     writer.join()
     assert cuts >= 10
     assert seen == list(range(start + 1, start + written + 1))

@@ -1,7 +1,7 @@
-"""Objects by resource and key, with one resource version for all of them and a history for watches.
+"""Store objects by resource and key, with one resource version for all of them and a history for watches.
 
-Knows nothing of what objects mean. An object that has been stored is never changed: a change stores another one.
-Thread-safe; nothing is called back with the lock held.
+The storage knows nothing about the meaning of objects. It never changes a stored object: each change stores another
+one. Thread-safe; the storage calls no other code while it holds its lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from .interfaces import Object
 
 Key = tuple[str, str]
-"""Namespace (empty for what has none) and name."""
+"""The key is a namespace, which is empty for cluster-scoped objects, and a name."""
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -27,7 +27,7 @@ _encode = msgspec.json.encode
 
 
 class CompactedError(Exception):
-    """That version has been forgotten; `oldest` is the oldest that is still known."""
+    """Signal that a version has been forgotten. `oldest` is the oldest known version."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"compacted up to {oldest}")
@@ -35,7 +35,7 @@ class CompactedError(Exception):
 
 
 class Entry:
-    """One object at one version, encoded at most once for each form it is asked in."""
+    """Hold one object at one version. Each form of it is encoded at most once."""
 
     __slots__ = ("_encoded", "_item", "key", "object", "version")
 
@@ -52,19 +52,19 @@ class Entry:
         return self._encoded
 
     def item_json(self) -> bytes:
-        """As an item of a list, which does not repeat what it is."""
+        """Return the object as an item of a list, without its kind and version."""
         if self._item is None:
             self._item = _encode({k: v for k, v in self.object.items() if k not in ("kind", "apiVersion")})
         return self._item
 
     def copy(self) -> Object:
-        """The object, for whoever wants to change it."""
+        """Return a copy of the object that the caller may change."""
         obj: Object = msgspec.json.decode(self.json())
         return obj
 
 
 class Change:
-    """What happened at one version. A deletion's entry is the last state, at the version of the deletion."""
+    """Describe the change at one version. The entry of a deletion is the last state, at the version of the deletion."""
 
     __slots__ = ("_gone", "entry", "lines", "previous", "type", "version")
 
@@ -73,11 +73,11 @@ class Change:
         self.entry = entry
         self.previous = previous
         self.version = entry.version
-        self.lines: dict[object, bytes] = {}  # what watches send, by form
+        self.lines: dict[object, bytes] = {}  # Watches send these lines. The key is the form.
         self._gone: Entry | None = None
 
     def gone(self) -> Entry:
-        """For a watch whose selector the object leaves: its previous state, at this version."""
+        """Return the previous state at this version, for a watch whose selector no longer matches the object."""
         if self.previous is None:
             return self.entry
         if self._gone is None:
@@ -92,7 +92,7 @@ def at_version(entry: Entry, version: int) -> Entry:
 
 
 class Watcher:
-    """Changes of some resources in order, waiting for more. For one consumer; `stop` may come from any thread."""
+    """Deliver the changes of some resources in order to one consumer. Any thread may call `stop`."""
 
     def __init__(self, storage: Storage, resources: Sequence[str], namespace: str = "", name: str = "") -> None:
         self._storage = storage
@@ -105,18 +105,18 @@ class Watcher:
         self.stopped = False
 
     def next(self, timeout: float | None) -> Change | None:
-        """The next change; None when the time is up or the watcher stopped."""
+        """Return the next change, or None after the timeout or after `stop`."""
         try:
             return self._queue.get(timeout=timeout)
         except queue.Empty:
             return None
 
     def is_empty(self) -> bool:
-        """Whether the consumer has had everything that has come."""
+        """Report whether the consumer has received all changes."""
         return self._queue.empty()
 
     def caught_up(self) -> int | None:
-        """The version up to which the consumer has seen everything; None if there are changes waiting."""
+        """Return the version up to which the consumer has seen everything, or None if changes are waiting."""
         return self._storage.version_if(self.is_empty)
 
     def stop(self) -> None:
@@ -128,26 +128,26 @@ class Watcher:
         return (not self._namespace or key[0] == self._namespace) and (not self._name or key[1] == self._name)
 
     def put(self, change: Change) -> None:
-        if change.version > self.version:  # a watch may begin at a version that is still to come
+        if change.version > self.version:  # A watch may begin at a future version.
             self._queue.put(change)
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """All of one resource."""
+    """Hold everything of one resource."""
 
     entries: dict[Key, Entry] = field(default_factory=dict)
     history: deque[Change] = field(default_factory=deque)
-    compacted: int = 0  # the version of the newest change that has been forgotten
+    compacted: int = 0  # This is the version of the newest forgotten change.
     watchers: list[Watcher] = field(default_factory=list)
 
 
 class Storage:
-    """`history` is how many changes of each resource are remembered."""
+    """Store objects. `history` is the number of changes of each resource that are remembered."""
 
     def __init__(self, history: int = 2000) -> None:
         self._history = history
-        # Guards the version, and the buckets with all that is in them.
+        # The lock guards the version and the buckets with their content.
         self._lock = threading.Lock()
         self._version = 1
         self._buckets: dict[str, _Bucket] = {}
@@ -161,7 +161,7 @@ class Storage:
             return self._bucket(resource).entries.get(key)
 
     def entries(self, resource: str, namespace: str = "", *, version: int | None = None) -> tuple[list[Entry], int]:
-        """What there is, in the order of the keys, and the version of it. Raises CompactedError."""
+        """Return the objects in the order of their keys, and their version. Raise CompactedError if it is forgotten."""
         with self._lock:
             bucket = self._bucket(resource)
             if version is None or version >= self._version:
@@ -175,7 +175,7 @@ class Storage:
         return found, version
 
     def insert(self, resource: str, key: Key, obj: Object) -> Entry | None:
-        """Store a new object; None if there is one of that key. Sets its resourceVersion."""
+        """Store a new object and set its resourceVersion. Return None if the key exists."""
         with self._lock:
             bucket = self._bucket(resource)
             if key in bucket.entries:
@@ -186,7 +186,7 @@ class Storage:
             return entry
 
     def replace(self, resource: str, old: Entry, obj: Object) -> Entry | None:
-        """Store another state; None if `old` is not what is stored any more. Sets its resourceVersion."""
+        """Store a new state and set its resourceVersion. Return None if `old` is no longer the stored state."""
         with self._lock:
             bucket = self._bucket(resource)
             if bucket.entries.get(old.key) is not old:
@@ -197,7 +197,7 @@ class Storage:
             return entry
 
     def remove(self, resource: str, old: Entry) -> Entry | None:
-        """The last state, at the version of its deletion; None if `old` is not what is stored any more."""
+        """Remove an object. Return its last state with the deletion's version, or None if `old` is outdated."""
         with self._lock:
             bucket = self._bucket(resource)
             if bucket.entries.get(old.key) is not old:
@@ -209,7 +209,7 @@ class Storage:
             return entry
 
     def watch(self, resource: str, since: int | None, namespace: str = "", name: str = "") -> Watcher:
-        """Changes after a version; None: begin with what there is now, in `initial`. Raises CompactedError."""
+        """Watch the changes after a version. None begins with all objects, in `initial`. Raise CompactedError."""
         watcher = Watcher(self, (resource,), namespace, name)
         with self._lock:
             bucket = self._bucket(resource)
@@ -229,7 +229,7 @@ class Storage:
         return watcher
 
     def watch_several(self, resources: Sequence[str]) -> Watcher:
-        """Changes of several resources in the order in which they come; it begins with what there is now."""
+        """Watch several resources. The changes come in their order, after all existing objects."""
         watcher = Watcher(self, resources)
         with self._lock:
             watcher.version = self._version
@@ -247,7 +247,7 @@ class Storage:
                     watchers.remove(watcher)
 
     def version_if(self, condition: Callable[[], bool]) -> int | None:
-        """The version, if a condition holds while nothing changes."""
+        """Return the version if a condition holds while nothing changes, else None."""
         with self._lock:
             return self._version if condition() else None
 
@@ -258,14 +258,14 @@ class Storage:
             watcher.stop()
 
     def compact(self) -> None:
-        """Forget the history: whoever goes on from an older version gets 410."""
+        """Forget the history. A client that continues from an older version gets error 410."""
         with self._lock:
             for bucket in self._buckets.values():
                 bucket.history.clear()
                 bucket.compacted = self._version
 
     def dump(self) -> Object:
-        """All objects and the version, for load."""
+        """Return all objects and the version, for `load`."""
         with self._lock:
             kept = {resource: list(bucket.entries.values()) for resource, bucket in self._buckets.items()}
             version = self._version
@@ -273,7 +273,7 @@ class Storage:
         return {"version": version, "objects": objects}
 
     def load(self, dumped: Object) -> None:
-        """Have what dump returned instead of what there is; before anybody watches. The history is lost."""
+        """Replace all objects with the result of `dump`. Nobody may watch yet, and the history is lost."""
         with self._lock:
             self._version = dumped["version"]
             self._buckets.clear()
@@ -305,7 +305,7 @@ class Storage:
 
 
 def _rolled_back(bucket: _Bucket, version: int) -> dict[Key, Entry]:
-    """The entries as they were at a version."""
+    """Return the entries as they were at a version."""
     if version < bucket.compacted:
         raise CompactedError(bucket.compacted)
     entries = dict(bucket.entries)

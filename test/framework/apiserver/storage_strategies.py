@@ -1,4 +1,4 @@
-"""What volumes, claims, attachments, and what drivers tell of themselves add to the generic handling of objects.
+"""Add the rules of volumes, claims, attachments and the drivers' objects to the generic handling of objects.
 
 Go: pkg/registry/core/persistentvolume*, pkg/registry/storage, pkg/apis/core/validation, pkg/apis/storage/validation
 """
@@ -17,7 +17,7 @@ from .strategies import Errors, Strategy
 
 ACCESS_MODES = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
 _RECLAIM_POLICIES = ["Delete", "Recycle", "Retain"]
-# Fields of a volume's spec that are not the one that says where it is.
+# These fields of a volume's spec are not volume sources.
 _NO_SOURCES = {
     "accessModes",
     "capacity",
@@ -37,7 +37,7 @@ def _immutable(path: field.Path, new: object, old: object) -> Errors:
 
 
 def quantity(text: object) -> quantities.Quantity:
-    """A quantity as objects have it; zero for none. Raises ValueError."""
+    """Parse a quantity of an object, with zero for None. Raise ValueError if it is invalid."""
     return quantities.parse_quantity(str(text or "0"))
 
 
@@ -78,7 +78,7 @@ class PersistentVolumeStrategy(Strategy):
 
 def _source(volume: Object) -> Object:
     source = {name: value for name, value in volume["spec"].items() if name not in _NO_SOURCES}
-    if "csi" in source:  # may be added later
+    if "csi" in source:  # The field may be added later.
         source["csi"] = {name: each for name, each in source["csi"].items() if name != "controllerExpandSecretRef"}
     return source
 
@@ -118,7 +118,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         return claims.validate_persistent_volume_claim_spec(spec, field.Path("spec"))
 
     def validate_update(self, request: Request, new: Object, old: Object) -> Errors:
-        """Only its size may change once it is bound, and not below what it has."""
+        """Check that only the size of a bound claim changes, and not below the present capacity."""
         errs = self.validate(new)
         before, after = _fixed_part(old["spec"]), _fixed_part(new["spec"])
         if not old["spec"].get("volumeName"):
@@ -217,7 +217,7 @@ class CSINodeStrategy(Strategy):
         return errs
 
     def validate_update(self, request: Request, new: Object, old: Object) -> Errors:
-        """A driver's entry may go and another come; it does not change, but for how many volumes it can have."""
+        """Check that drivers' entries are only added or removed, and that only the number of volumes changes."""
         errs = self.validate(new)
         before = {each.get("name"): _without_count(each) for each in old["spec"].get("drivers") or []}
         for driver in new["spec"]["drivers"]:

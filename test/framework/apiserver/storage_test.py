@@ -1,4 +1,4 @@
-"""Storage, alone."""
+"""Test the storage alone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_history_ends_somewhere() -> None:
     storage = Storage(history=3)
     for i in range(5):
         storage.insert("pods", ("", f"{i}"), _object(f"{i}"))
-    # Versions 2 and 3 have been forgotten; what came after 3 is known.
+    # Versions 2 and 3 have been forgotten. The versions after 3 are known.
     with pytest.raises(CompactedError):
         storage.watch("pods", 2)
     watcher = storage.watch("pods", 3)

@@ -1,4 +1,4 @@
-"""What each kind adds to the generic handling: defaults, what clients may set, what is valid.
+"""Add the rules of each kind to the generic handling: defaults, fields that clients may not set, and validation.
 
 Go: k8s.io/kubernetes/pkg/registry/*/*/strategy.go, pkg/apis/core/v1/defaults.go
 """
@@ -23,29 +23,29 @@ from .resources import Resource
 
 Errors = list[field.Error]
 
-# Bytes that a secret or a config map may hold.
+# A secret or a config map may hold this many bytes.
 _MAX_DATA = 1 << 20
 
 
 class Strategy:
-    """The generic one. Methods get objects that they may change; `old` is shared and must not be."""
+    """Apply the generic rules. Methods may change the objects that they get, except for `old`, which is shared."""
 
-    # Whether `validate` looks at the metadata, too.
+    # This says whether `validate` checks the metadata, too.
     validates_metadata = False
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
 
     def default(self, obj: Object) -> None:
-        """Fill in what was left open. Also raises ApiError 400 for an object of the wrong shape."""
+        """Set the defaults. Raise ApiError 400 for an object of the wrong shape."""
 
     def prepare_create(self, request: Request, obj: Object) -> None:
-        """Clear or set what clients may not set."""
+        """Clear or set the fields that clients may not set."""
         if "status" in self.resource.subresources:
             obj["status"] = {}
 
     def prepare_update(self, request: Request, new: Object, old: Object) -> None:
-        """Undo what this (sub)resource may not change."""
+        """Undo the changes that this resource or subresource does not permit."""
         if request.subresource == "status":
             keep_all_but_status(new, old)
         elif "status" in self.resource.subresources:
@@ -61,11 +61,11 @@ class Strategy:
         return validation.is_dns1123_subdomain(name)
 
     def grace_period(self, obj: Object, wanted: int | None) -> int | None:
-        """Seconds that an object is left before it goes; None for kinds that go at once."""
+        """Return the grace period of a deletion in seconds, or None for kinds whose objects are deleted at once."""
         return None
 
     def may_go(self, obj: Object) -> bool:
-        """Whether an object that is being deleted is free of finalizers."""
+        """Report whether an object that is being deleted has no finalizers."""
         return not obj["metadata"].get("finalizers")
 
     def returns_deleted_object(self) -> bool:
@@ -81,14 +81,14 @@ def restore(new: Object, old: Object, *names: str) -> None:
 
 
 def keep_all_but_status(new: Object, old: Object) -> None:
-    """What a write to the status subresource may change: the status, and labels and annotations."""
+    """Undo all changes that the status subresource does not permit: all except status, labels, annotations."""
     for name in (new.keys() | old.keys()) - {"status", "metadata"}:
         restore(new, old, name)
     restore(new["metadata"], old["metadata"], "deletionTimestamp", "ownerReferences", "finalizers")
 
 
 class PathSegmentNames(Strategy):
-    """Kinds whose names may be anything that fits into a path."""
+    """Allow names that may be any segment of a path."""
 
     def validate_name(self, name: str) -> list[str]:
         if name in (".", ".."):
@@ -96,7 +96,7 @@ class PathSegmentNames(Strategy):
         return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
-# What upstream writes even if it is empty.
+# Upstream writes these fields even if they are empty.
 _NODE_INFO = (
     "machineID",
     "systemUUID",
@@ -113,7 +113,7 @@ _NODE_INFO = (
 
 class NodeStrategy(Strategy):
     def prepare_create(self, request: Request, obj: Object) -> None:
-        """A kubelet registers with its status."""
+        """Keep the status, with which a kubelet registers its node."""
         obj.setdefault("spec", {})
 
     def default(self, obj: Object) -> None:
@@ -171,7 +171,7 @@ class EventStrategy(Strategy):
 
 
 class ServiceStrategy(Strategy):
-    """Addresses come from 10.96.0.0/16 and are never given twice."""
+    """Assign addresses of 10.96.0.0/16. Each address is assigned only once."""
 
     def __init__(self, resource: Resource) -> None:
         super().__init__(resource)
@@ -343,7 +343,7 @@ class NamespaceStrategy(Strategy):
 
 
 class CertificateSigningRequestStrategy(PathSegmentNames):
-    """Who asked is what the server says; approval and status are written apart."""
+    """Set the requesting user from the authentication, and keep approval and status as separate subresources."""
 
     _FROM_THE_USER = ("username", "uid", "groups", "extra")
 
@@ -413,7 +413,7 @@ class CertificateSigningRequestStrategy(PathSegmentNames):
 
 
 class ClusterTrustBundleStrategy(Strategy):
-    """One that belongs to a signer has the signer's name in its own, `a.com/b` as `a.com:b:`."""
+    """Check that the bundle of a signer has the signer's name as its prefix: `a.com:b:` for the signer `a.com/b`."""
 
     def validate_name(self, name: str) -> list[str]:
         return names.validate_cluster_trust_bundle_name(name)
@@ -464,7 +464,7 @@ class RuntimeClassStrategy(Strategy):
 
 
 def wrong_shape(resource: Resource, err: Exception) -> errors.ApiError:
-    """The body says it is of the kind and is not."""
+    """Return the error for a body that does not fit the kind that it claims."""
     text = re.sub(r" - at `\$\.?(.*)`", r" at \1", str(err))
     return errors.bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'

@@ -1,4 +1,4 @@
-"""The forms in which an object is answered: whole, only its metadata, or as a row of a table that kubectl prints.
+"""Encode objects in the requested form: whole, only the metadata, or as a row of a table that kubectl prints.
 
 Go: k8s.io/kubernetes/pkg/printers/internalversion/printers.go, k8s.io/apiserver/pkg/endpoints/handlers/response.go
 """
@@ -21,7 +21,7 @@ _NONE = "<none>"
 
 
 class Form:
-    """Whole objects, as they are stored."""
+    """Encode whole objects, as they are stored."""
 
     key: object = "whole"
 
@@ -29,7 +29,7 @@ class Form:
         self.resource = resource
 
     def encode(self, entry: Entry) -> bytes:
-        """One object."""
+        """Return one encoded object."""
         return entry.json()
 
     def encode_list(self, entries: Sequence[Entry], meta: Object) -> bytes:
@@ -45,7 +45,7 @@ class Form:
 
 
 class EventsV1(Form):
-    """Events as the newer group names their fields."""
+    """Encode events with the field names of the newer group."""
 
     key: object = "events.k8s.io"
 
@@ -59,7 +59,7 @@ class EventsV1(Form):
 
 
 class PartialMetadata(Form):
-    """Nothing but the metadata."""
+    """Encode only the metadata."""
 
     key: object = "metadata"
 
@@ -80,7 +80,7 @@ def _partial(obj: Object) -> Object:
 
 
 class Table(Form):
-    """Rows with upstream's columns. `include` is what comes with each row: Metadata, Object or None."""
+    """Encode rows with upstream's columns. `include` says what comes with each row: Metadata, Object or None."""
 
     def __init__(self, resource: Resource, include: str) -> None:
         super().__init__(resource)
@@ -128,7 +128,7 @@ def _column(name: str, type: str = "string", priority: int = 0, format: str = ""
 
 
 def human_duration(seconds: float) -> str:
-    """A span as kubectl writes it: with two units while it is short.
+    """Return a duration as kubectl prints it, with two units if it is short.
 
     Go: k8s.io/apimachinery/pkg/util/duration/duration.go
     """
@@ -194,7 +194,7 @@ def _pod(pod: Object) -> list[Any]:
 
 
 def _pod_summary(pod: Object) -> tuple[int, int, str, int, str]:
-    """Ready containers, containers, the state in one word, restarts, and when the last was."""
+    """Return the ready and all containers, the state in one word, the restarts, and the time of the last one."""
     spec, status = pod["spec"], pod.get("status") or {}
     sidecars = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
     total = len(spec.get("containers") or []) + len(sidecars)
@@ -226,7 +226,7 @@ def _last_end(container: Object) -> str:
 
 
 def _init_summary(pod: Object, sidecars: set[str]) -> tuple[int, int, str, str]:
-    """Ready sidecars, restarts, when the last was, and what keeps the pod from being initialized."""
+    """Return the ready sidecars, the restarts, the time of the last one, and what prevents the initialization."""
     ready, restarts, last = 0, 0, ""
     for i, container in enumerate((pod.get("status") or {}).get("initContainerStatuses") or []):
         restarts += container.get("restartCount", 0)
@@ -449,7 +449,7 @@ def _endpoints(endpoints: Object) -> list[Any]:
 
 
 def _paths(*paths: str) -> Callable[[Object], list[Any]]:
-    """Cells that are plain fields; `age`, and `#path` for how many entries there are."""
+    """Return a function for cells that are plain fields, `age`, or `#path` for the number of entries."""
 
     def cells(obj: Object) -> list[Any]:
         return [_cell(obj, path) for path in paths]

@@ -1,4 +1,4 @@
-"""Rows as kubectl prints them."""
+"""Test the rows that kubectl prints."""
 
 from __future__ import annotations
 

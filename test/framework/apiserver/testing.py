@@ -1,4 +1,4 @@
-"""A store for the tests of what only reads it."""
+"""Define a store for the tests of code that only reads the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .interfaces import Object, Objects, Watch
 
 
 class FakeStore:
-    """Has what it was given; fields are selected by spec.nodeName alone."""
+    """Return the objects that the test added. A field selector can only be on spec.nodeName."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str, str], Object] = {}

@@ -1,4 +1,4 @@
-"""Moments as objects carry them."""
+"""Convert the times in API objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 def timestamp(moment: datetime.datetime | None = None) -> str:
-    """A moment (now) as objects carry it."""
+    """Return a time, by default the present one, in the form that API objects have."""
     moment = moment or datetime.datetime.now(datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 

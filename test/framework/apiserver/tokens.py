@@ -1,7 +1,7 @@
-"""Tokens of service accounts: JSON web tokens that the server signs, and what they say.
+"""Sign and verify the tokens of service accounts, which are JSON web tokens.
 
-A token is ES256, by a key that only this server has. What its claims refer to is checked by the authenticator,
-which knows what is stored.
+The signature is ES256 with a key that only this server has. The authenticator, which knows the stored objects, checks
+the references in the claims.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 Claims = dict[str, Any]
 Clock = Callable[[], float]
 
-_HALF = 32  # bytes of each of the two numbers of a P-256 signature
+_HALF = 32  # This is the size, in bytes, of each of the two numbers in a P-256 signature.
 
 
 class TokenError(Exception):
-    """A token that is not accepted; the message says why."""
+    """Signal that a token is not accepted. The message is the reason."""
 
 
 class TokenSigner:
-    """Signs and verifies tokens. Safe to use from several threads: nothing of it changes.
+    """Sign and verify tokens. Thread-safe, because it never changes.
 
-    now is the seconds since 1970, as time.time.
+    `now` returns the seconds since 1970, like time.time.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TokenSigner:
 
     @classmethod
     def load_or_create(cls, directory: Path) -> TokenSigner:
-        """The signer whose key is kept in sa.key of a directory, made if it is not there."""
+        """Load the signer's key from sa.key in a directory, or create it if it does not exist."""
         path = directory / "sa.key"
         if path.exists():
             return cls(certificates.load_signing_key(path.read_bytes()))
@@ -69,14 +69,14 @@ class TokenSigner:
         return f"{text}.{_encode(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
     def issued(self, token: str) -> bool:
-        """Whether a token says that it comes from here; whether that is true is another question."""
+        """Report whether a token claims this issuer. The claim may be false."""
         try:
             return bool(_decode_json(token.split(".")[1]).get("iss") == self.issuer)
         except (IndexError, ValueError, AttributeError):
             return False
 
     def verify(self, token: str, audiences: Collection[str]) -> Claims:
-        """The claims of a token that is valid now for one of these audiences. Raises TokenError."""
+        """Return the claims of a token that is valid now for one of these audiences. Raise TokenError if it is not."""
         claims = self._verify_signature(token)
         now = self._now()
         if now >= claims.get("exp", 0):
@@ -94,9 +94,9 @@ class TokenSigner:
             header, claims = _decode_json(parts[0]), _decode_json(parts[1])
             signature = _decode(parts[2])
         except (IndexError, ValueError) as err:
-            raise TokenError("the token is no JSON web token") from err
+            raise TokenError("the token is not a JSON web token") from err
         if len(parts) != 3 or len(signature) != 2 * _HALF or header.get("alg") != "ES256":
-            raise TokenError("the token is not signed as this server signs")
+            raise TokenError("the token does not have a signature of this server's kind")
         r, s = (int.from_bytes(each, "big") for each in (signature[:_HALF], signature[_HALF:]))
         text = f"{parts[0]}.{parts[1]}".encode()
         try:
@@ -114,9 +114,9 @@ def claims_for(
     bound: Mapping[str, Mapping[str, Any]],
     now: float,
 ) -> Claims:
-    """The claims of a token for a service account.
+    """Return the claims of a token for a service account.
 
-    bound has the objects that the token is bound to, by the name of their claim: pod, node, secret.
+    `bound` has the objects that the token is bound to, by the names of their claims: pod, node, secret.
     """
     metadata = account["metadata"]
     private: dict[str, Any] = {
@@ -157,7 +157,7 @@ def _encode_json(value: Mapping[str, Any]) -> str:
 
 
 def _decode_json(text: str) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Decode a JSON object. Raise ValueError if it is something else."""
     value = json.loads(_decode(text))
     if not isinstance(value, dict):
         raise ValueError("not an object")

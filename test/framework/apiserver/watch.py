@@ -1,4 +1,4 @@
-"""Watches: changes of what a request selects, as they come, for HTTP clients and for code in this process.
+"""Deliver the changes of the selected objects as they come, to HTTP clients and to code in this process.
 
 Go: k8s.io/apiserver/pkg/storage/cacher, pkg/endpoints/handlers/watch.go
 """
@@ -21,14 +21,14 @@ from .tables import Form
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
-# How long before its end a watch says how far it is.
+# A watch sends its last bookmark this many seconds before its end.
 _LAST_BOOKMARK = 2.0
 
 
 def open_watch(
     storage: Storage, resource: Resource, since: int | None, namespace: str, name: str
 ) -> Watcher | errors.ApiError:
-    """A watcher, or what the watch answers as its only event."""
+    """Return a watcher, or the error that is the watch's only event."""
     try:
         return storage.watch(resource.plural, since, namespace, name)
     except CompactedError as err:
@@ -36,7 +36,7 @@ def open_watch(
 
 
 def translate(change: Change, selected: Filter | None) -> tuple[str, Entry] | None:
-    """What a change is for a watch that sees only what is selected; None if nothing."""
+    """Return the type and entry of a change for a watch with a filter, or None if the watch does not see it."""
     if selected is None:
         return change.type, change.entry
     now = change.type != DELETED and selected(change.entry)
@@ -51,7 +51,7 @@ def error_line(error: errors.ApiError) -> bytes:
 
 
 class Lines:
-    """The body of a watch, a line an event."""
+    """Yield the body of a watch, one line for each event."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class Lines:
             meta["annotations"] = annotations
         obj: Object = {"kind": self._resource.kind, "apiVersion": self._resource.group_version, "metadata": meta}
         if self._resource.kind == "Pod":
-            obj |= {"spec": {"containers": None}, "status": {}}  # as upstream's type writes an empty one
+            obj |= {"spec": {"containers": None}, "status": {}}  # Upstream's type writes an empty pod this way.
         return msgspec.json.encode({"type": BOOKMARK, "object": self._form.bookmark(obj)}) + b"\n"
 
 
 class LocalWatch:
-    """A watch for code in the same process."""
+    """Deliver a watch's events to code in the same process."""
 
     def __init__(self, watcher: Watcher, selected: Filter | None) -> None:
         self._watcher = watcher

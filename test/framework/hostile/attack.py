@@ -1,4 +1,4 @@
-"""A kubelet of its own, a bystander on it, an attack, and what comes of it."""
+"""Run a kubelet with a bystander pod, attack the kubelet, and measure the result."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from framework.program import Program
 from pkg import golang
 
 NODE = "attacked"
-# MiB that an attack may leave in the kubelet's memory.
+# MAX_GROWTH is the number of MiB by which an attack may increase the kubelet's memory.
 MAX_GROWTH = 64.0
 _END_TIMEOUT = 30.0
-# Outside a cgroup of its own the kernel gives each session the same share of the processors, and each container's shim
-# is one, so that the kubelet would have one of forty or more. The service manager of a real node gives it a fourth.
+# Without its own cgroup, the kernel gives each session the same share of the processors. Each container's shim has its
+# own session, so the kubelet would get a fortieth or less. On a real node the service manager gives it a quarter.
 _WITH_A_SHARE = ("sh", "-c", 'test ! -w /proc/self/autogroup || echo -10 > /proc/self/autogroup; exec "$@"', "share")
-# The logs that there are: bytes of the large ones, and seconds between two lines of one that grows.
+# These are the size of the large logs in bytes, and the seconds between two lines of the growing log.
 _LARGE_LOG = 60 << 20
 _LINE_PERIOD = 0.001
 _PART = b"2026-01-02T03:04:05.000000000Z stdout P " + b"x" * 16_000 + b"\n"
@@ -38,7 +38,7 @@ _PART = b"2026-01-02T03:04:05.000000000Z stdout P " + b"x" * 16_000 + b"\n"
 
 @dataclass(frozen=True)
 class Times:
-    """For how many seconds a node is watched before, during and after the attack."""
+    """Hold the number of seconds for which a node is watched before, during and after the attack."""
 
     calm: float
     attack: float
@@ -47,7 +47,10 @@ class Times:
 
 @dataclass(frozen=True)
 class Harm:
-    """What was seen before, during and after the attack; what the bystander noticed; how often what was done."""
+    """Hold the measurements before, during and after the attack.
+
+    The other fields are its effects on the bystander and the counts of the attacker's actions.
+    """
 
     calm: Seen
     attacked: Seen
@@ -59,7 +62,7 @@ class Harm:
 
     @property
     def growth(self) -> float:
-        """MiB that the kubelet has more than before."""
+        """Return the growth of the kubelet's memory in MiB."""
         return self.after.memory - self.calm.memory
 
     @property
@@ -67,14 +70,14 @@ class Harm:
         return max(self.attacked.peak, self.after.peak) - self.calm.memory
 
     def assert_harmless(self) -> None:
-        """Times excepted, which depend on the machine."""
+        """Check that the attack has done no harm. Times are not checked because they depend on the machine."""
         assert self.done, "nothing was done"
         assert (self.restarts, self.failed_probes, self.times_not_ready) == (0, 0, 0), self
         assert self.growth <= MAX_GROWTH, self
 
 
 def by_pods(times: Times) -> Harm:
-    """Attack with pods on a containerd. Takes root and what hack/containerd takes."""
+    """Attack with pods on a containerd. This needs root and the programs that hack/containerd needs."""
     with _containerd_node() as node:
         server = shell("httpd -p 8080 -h /etc; echo begun; sleep 100000")
         get = {"httpGet": {"port": 8080, "path": "/passwd"}}
@@ -84,7 +87,7 @@ def by_pods(times: Times) -> Harm:
 
 
 def by_client(kind: str, times: Times) -> Harm:
-    """Attack with a client of the kubelet's port: "anonymous" or "logs"."""
+    """Attack with a client of the kubelet's port. Its kind is "anonymous" or "logs"."""
     with _hollow_node() as node:
         names = ("large", "parts", "busy")
         for name in names:
@@ -115,7 +118,7 @@ def _pods(node: ClusterMember) -> Iterator[Mapping[str, int]]:
 
 @contextmanager
 def _client(node: ClusterNode, kind: str, targets: Sequence[str]) -> Iterator[Mapping[str, int]]:
-    """What it gives is filled at the end."""
+    """Run a client, and yield the counts of its actions, which are filled in at the end."""
     directory = node.folder / "attacker"
     node.cluster.authority.client_pair(client.LOG_READER).write(directory, client.LOG_READER)
     for suffix in ("crt", "key"):
@@ -170,7 +173,7 @@ def _cluster(stack: ExitStack, folder: Path) -> tuple[Cluster, PodHistory]:
 
 @contextmanager
 def _logs(node: ClusterNode) -> Iterator[None]:
-    """The pods' logs: a large one, one with a single line that does not end, and one that grows."""
+    """Write the pods' logs: a large one, one with a single endless line, and one that grows."""
     paths = {each.sandbox.config.metadata.name: Path(each.status.log_path) for each in node.runtime.containers}
     for path in paths.values():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""A hostile client of the kubelet's port, in a process of its own, until SIGTERM.
+"""Attack the kubelet's port as a client, in a separate process, until SIGTERM.
 
     python -m framework.hostile.client anonymous PORT DIRECTORY
     python -m framework.hostile.client logs PORT DIRECTORY TARGET...
 
-Without credentials it does what wears out servers before they know who asks. With them it reads the logs at the
-targets, as the API server does for a user who has only pods/log, and asks for all else as that user. DIRECTORY has
-the certificates. At the end it writes there, in attack.json, how often it did what.
+Without credentials the client tries to exhaust the server before the authentication. With credentials it reads the logs
+at the targets, as the API server does on behalf of a user who has only pods/log, and requests everything else as that
+user. DIRECTORY has the certificates. At the end the client writes the counts of its actions to attack.json there.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from framework.log_followers import insecure_context
 from pkg.util.testing import reset
 
 REPORT = "attack.json"
-# As whom the API server asks kubelets, and the user who may only read logs, in the names of their certificates.
+# These are the common names of the API server's client certificate and of the user who may only read logs.
 API_SERVER, LOG_READER = "kubelet-client", "log-reader"
-# An attacker has many addresses. All others are for clients that mean well.
+# An attacker has many addresses. Well-behaved clients use the others.
 _SOURCES = [f"127.0.1.{number}" for number in range(1, 21)]
 _TIMEOUT = 30.0
-# For how many seconds connections are held that lead nowhere.
+# Useless connections are held for this many seconds.
 _HOLD = 5.0
 _MEBIBYTE = 1 << 20
 _FOREVER = 1 << 30
@@ -46,7 +46,7 @@ Attack = Callable[["Client"], None]
 
 @dataclass
 class Client:
-    """What the threads of one attacker share."""
+    """Hold what the threads of one attacker share."""
 
     port: int
     directory: Path
@@ -54,7 +54,7 @@ class Client:
 
     def __post_init__(self) -> None:
         self.stopping = threading.Event()
-        self._lock = threading.Lock()  # guards counts
+        self._lock = threading.Lock()  # The lock guards `counts`.
         self.counts: Counter[str] = Counter()
         self._sources = itertools.cycle(_SOURCES)
         self.nobody = insecure_context()
@@ -64,7 +64,7 @@ class Client:
             self.counts[what] += 1
 
     def context(self, name: str) -> ssl.SSLContext:
-        """That of a client with the certificate of this name in the directory."""
+        """Return a TLS context with the certificate of this name in the directory."""
         context = insecure_context()
         context.load_cert_chain(self.directory / f"{name}.crt", self.directory / f"{name}.key")
         return context
@@ -81,7 +81,7 @@ class Client:
             raise
 
     def hold(self, stack: contextlib.ExitStack, sock: socket.socket, data: bytes) -> None:
-        """Send what the server takes of the data within a second, and leave the connection to the stack."""
+        """Send as much of the data as the server accepts within a second. The stack closes the connection later."""
         stack.enter_context(sock)
         sock.settimeout(1.0)
         with contextlib.suppress(OSError):
@@ -96,18 +96,18 @@ def head(method: str, target: str, *fields: str) -> bytes:
 
 
 def drain(sock: socket.socket, size: int = _FOREVER) -> int:
-    """Read to the end, or so many bytes."""
+    """Read to the end of the data, or at least this many bytes."""
     count = 0
     while count < size and (data := sock.recv(1 << 16)):
         count += len(data)
     return count
 
 
-# Without credentials.
+# The following attacks use no credentials.
 
 
 def large_heads(client: Client) -> None:
-    """Targets and fields of a mebibyte, whose answers nobody reads, or that never end."""
+    """Send targets and header fields of a mebibyte, without reading the answers or without an end."""
     size = _MEBIBYTE - 200
     datas = [
         head("GET", f"//{'x' * size}"),
@@ -140,7 +140,7 @@ def slow_heads(client: Client) -> None:
 
 
 def half_open(client: Client) -> None:
-    """Connections that say nothing, or begin a handshake and do not go on."""
+    """Open connections that send nothing, or that begin a handshake and do not continue."""
     with contextlib.ExitStack() as stack:
         for number in range(300):
             data = (b"", b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x01\x40\x00" + bytes(9000))[number % 3]
@@ -150,7 +150,7 @@ def half_open(client: Client) -> None:
 
 
 def certificates(client: Client) -> None:
-    """Handshakes with as many certificates as are allowed, and with far more."""
+    """Begin handshakes with as many certificates as are permitted, and with far more."""
     with contextlib.ExitStack() as stack:
         for number in range(12):
             context = client.context("few" if number % 3 else "many")
@@ -188,7 +188,7 @@ def wrong_protocols(client: Client) -> None:
 
 
 def pipelines(client: Client) -> None:
-    """Thousands of requests at once, whose answers nobody reads."""
+    """Send thousands of requests at once and read no answer."""
     with contextlib.ExitStack() as stack:
         for target in ("/pods", "/healthz", "//", "/containerLogs/a/b/c"):
             client.hold(stack, client.connect_tls(), head("GET", target) * 5000)
@@ -247,7 +247,7 @@ def odd_requests(client: Client) -> None:
 
 
 def refusals(client: Client) -> None:
-    """As many 401 as one connection gets."""
+    """Collect as many 401 answers as one connection gets."""
     with client.connect_tls() as sock:
         for _ in range(2000):
             sock.sendall(head("GET", f"/pods?{random.random()}"))
@@ -258,7 +258,7 @@ def refusals(client: Client) -> None:
 
 
 def tokens(client: Client) -> None:
-    """Each is one that the API server was not asked about before."""
+    """Send tokens, each of which the kubelet has to send to the API server because it is new."""
     protocol = "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io."
     with client.connect_tls() as sock:
         for number in range(200):
@@ -272,7 +272,7 @@ def tokens(client: Client) -> None:
 
 
 def cuts(client: Client) -> None:
-    """Connections that end at once, at every stage."""
+    """Cut connections at once, at every stage."""
     for _ in range(50):
         reset(client.connect())
         sock = client.connect()
@@ -286,11 +286,11 @@ def cuts(client: Client) -> None:
     client.wait(0.2)
 
 
-# With logs alone.
+# The following attacks use credentials that permit only logs.
 
 
 def hold_logs(client: Client) -> None:
-    """More followed logs than one may have, none of which is read."""
+    """Follow more logs than permitted, and read none of them."""
     context = client.context(API_SERVER)
     with contextlib.ExitStack() as stack:
         for target in itertools.islice(itertools.cycle(client.targets), 600):
@@ -320,7 +320,7 @@ def read_slowly(client: Client) -> None:
 
 
 def read_all(client: Client) -> None:
-    """The whole of every log, as fast as it comes."""
+    """Read the whole of every log as fast as possible."""
     context = client.context(API_SERVER)
     for target in client.targets:
         with client.connect_tls(context) as sock:
@@ -356,7 +356,7 @@ _QUERIES = (
 
 
 def odd_queries(client: Client) -> None:
-    """Each is asked for, read for a moment and cut off."""
+    """Send odd queries. Each answer is read for a moment, and then its connection is cut."""
     context = client.context(API_SERVER)
     for query in _QUERIES:
         target = random.choice(client.targets)
@@ -402,7 +402,7 @@ _FORBIDDEN = (
 
 
 def all_else(client: Client) -> None:
-    """As the user himself, to whom the kubelet gives nothing."""
+    """Send requests as the user, to whom the kubelet permits nothing."""
     context = client.context(LOG_READER)
     for target in (*_FORBIDDEN, *client.targets):
         for method in ("GET", "POST"):
@@ -424,7 +424,7 @@ LOGS: Sequence[Attack] = (
 
 
 def run(client: Client, attack: Attack) -> None:
-    """Again and again; that the server ends connections is what is to be expected."""
+    """Repeat an attack. The server is expected to close connections."""
     while not client.stopping.is_set():
         try:
             attack(client)
@@ -434,7 +434,7 @@ def run(client: Client, attack: Attack) -> None:
 
 
 def write_chains(directory: Path) -> None:
-    """Certificates of nobody, with as many others as the server takes, and with more."""
+    """Write certificates of an unknown authority, with as many others as the server accepts, and with more."""
     authority = CertificateAuthority.create("nobody")
     own = authority.client_pair("nobody")
     others = [authority.client_pair(f"nobody-{number}").certificate for number in range(80)]
@@ -444,7 +444,8 @@ def write_chains(directory: Path) -> None:
 
 
 def main(kind: str, port: str, folder: str, *targets: str) -> None:
-    # It would run on another machine. Here it gets the time that the kubelet and those who look at it leave.
+    # A real attacker runs on another machine. Here the client gets only the time that the kubelet and its observers
+    # leave.
     os.nice(19)
     client = Client(int(port), Path(folder), targets)
     write_chains(client.directory)
@@ -460,7 +461,7 @@ def main(kind: str, port: str, folder: str, *targets: str) -> None:
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     (client.directory / REPORT).write_text(json.dumps(dict(client.counts)))
-    os._exit(0)  # What a thread still waits for does not matter.
+    os._exit(0)  # Nothing that a thread still waits for matters.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an attack does to a kubelet: its memory, its sync loop, a bystander's pod, and other clients' answers."""
+"""Measure an attack's effect on a kubelet: its memory, its sync loop, a bystander's pod, and other clients' answers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from framework.sync_loop import Ticks
 from kubelet.kubelet import SYNC_PERIOD
 
 BYSTANDER = "bystander"
-# Another than those of attackers.
+# This is not an address of the attackers.
 _ADDRESS = "127.0.0.200"
 _TIMEOUT = 30.0
 _PERIOD = 1.0
-# So many periods after one another the ticks are looked at.
+# The observer reads the ticks after this many periods.
 _LOOK_EVERY = 5
 _FAILED_PROBES = re.compile(rf'^prober_probe_total\{{(?=.*pod="{BYSTANDER}")(?=.*result="(?!succ)).*\}} (\S+)$', re.M)
 
 
 def server_config(cluster: Cluster) -> dict[str, object]:
-    """A server that knows clients by certificates and tokens, and asks the API server what they may."""
+    """Return the configuration of a server that authenticates and authorizes clients through the API server."""
     authentication = {
         "x509": {"clientCAFile": str(cluster.ca_file)},
         "webhook": {"enabled": True},
@@ -47,7 +47,7 @@ def server_config(cluster: Cluster) -> dict[str, object]:
 
 
 def bystander(container: Mapping[str, Any], *handlers: Mapping[str, object]) -> Manifest:
-    """A pod that is probed every second, for its life by the first handler, for its readiness by the last."""
+    """Return a pod with probes every second: the first handler for liveness, the last for readiness."""
     kinds = {"livenessProbe": handlers[0], "readinessProbe": handlers[-1]}
     probes = {kind: {**handler, "periodSeconds": 1, "timeoutSeconds": 5} for kind, handler in kinds.items()}
     resources = {"limits": {"cpu": "100m", "memory": "64Mi"}}
@@ -56,11 +56,11 @@ def bystander(container: Mapping[str, Any], *handlers: Mapping[str, object]) -> 
 
 @dataclass
 class Seen:
-    """What was seen for a while. Times are in seconds, memory in MiB."""
+    """Hold the measurements of some time. Times are in seconds, memory in MiB."""
 
-    late: float = 0.0  # the worst of the loop's ticks
-    idle_late: float = 0.0  # and of those of a process that does nothing
-    memory: float = 0.0  # at the end
+    late: float = 0.0  # It is the worst lateness of the loop's ticks.
+    idle_late: float = 0.0  # It is the worst lateness of an idle process.
+    memory: float = 0.0  # It is the memory at the end.
     peak: float = 0.0
     slowest_answer: float = 0.0
     answers: int = 0
@@ -68,7 +68,7 @@ class Seen:
 
 
 class Observer:
-    """Looks at a node whose server has server_config, and at the bystander, which runs there."""
+    """Observe a node whose server has server_config, and its bystander pod."""
 
     def __init__(self, node: ClusterMember) -> None:
         self._node = node
@@ -77,9 +77,9 @@ class Observer:
         self._failed = self._failed_probes()
 
     def watch(self, seconds: float) -> Seen:
-        """Ask the kubelet something each second. Raises AssertionError when its process has ended."""
+        """Send the kubelet a request each second. Raise AssertionError if its process has ended."""
         seen, ticks = Seen(), Ticks(self._node)
-        Path(f"/proc/{self._node.pid}/clear_refs").write_text("5")  # The peak of its memory begins anew.
+        Path(f"/proc/{self._node.pid}/clear_refs").write_text("5")  # Writing 5 resets the peak.
         with _idle_process(self._node.within, seconds) as idle:
             self._ask_for(seconds, seen, ticks)
             seen.idle_late = float(idle.communicate()[0])
@@ -99,7 +99,7 @@ class Observer:
                     ticks.look()
             time.sleep(_PERIOD)
 
-    # The bystander, since this was made.
+    # The following methods describe the bystander since the observer was created.
 
     def restarts(self) -> int:
         now = self._latest()
@@ -135,7 +135,7 @@ class Observer:
             seen.refused.append(f"{path}: {fault}")
 
     def _fault(self, path: str) -> str:
-        """What was wrong with the answer to a request on a connection of its own; nothing if it was right."""
+        """Return what was wrong with the answer to a request on a new connection, or "" if it was right."""
         try:
             plain = socket.create_connection(("127.0.0.1", self._node.port), _TIMEOUT, (_ADDRESS, 0))
             with plain, self._client.wrap_socket(plain) as sock:
@@ -150,7 +150,7 @@ class Observer:
 
 @contextmanager
 def _idle_process(within: Sequence[str], seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """It ends by itself after so many seconds, or with the context. It runs within what the kubelet runs within."""
+    """Run an idle process with the kubelet's command prefix. It ends after this many seconds or with the block."""
     command = [*within, sys.executable, "-m", "framework.hostile.idle", str(SYNC_PERIOD), str(seconds)]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -162,7 +162,7 @@ def _idle_process(within: Sequence[str], seconds: float) -> Iterator[subprocess.
 
 
 def _client(cluster: Cluster) -> ssl.SSLContext:
-    """With the certificate of a user who may do everything."""
+    """Return a TLS context with the certificate of a user with all permissions."""
     pair = cluster.authority.client_pair("observer", [MASTERS])
     context = insecure_context()
     context.load_cert_chain(*pair.write(cluster.directory, "observer"))

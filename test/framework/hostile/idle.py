@@ -1,10 +1,10 @@
-"""A process that does nothing but wake up at every tick: how late the machine is for anybody.
+"""Run a process that only wakes up at every tick, to measure how late the machine is for any process.
 
     python -m framework.hostile.idle PERIOD SECONDS
 
-prints by how many seconds a tick came later after the one before it than the period, at worst, as
-framework.sync_loop.Ticks does of the sync loop. So much of the loop's lateness is not the kubelet's fault: it waits
-for a processor as this process does.
+The process prints by how many seconds the longest time between two ticks exceeded the period, as
+framework.sync_loop.Ticks does for the sync loop. That part of the loop's lateness is not the kubelet's fault, because
+the kubelet waits for a processor as this process does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Hostile pods that meet the "restricted" pod security standard, as the user of a namespace may make them.
+"""Create hostile pods that meet the "restricted" pod security standard, as the user of a namespace may create them.
 
-They run on busybox. What they write has bounds: a pod that is over its limit is evicted, and another one follows.
+They run busybox. The amount that they write is limited: a pod that exceeds its limit is evicted, and another one
+follows.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from framework.cluster_node import ClusterMember
 from framework.pods import Manifest, pod, shell
 from pkg import golang
 
-# Pods at a time, and how many seconds each has once a container of it has begun, before it is replaced.
+# COUNT is the number of concurrent pods. _LIFE is the range of seconds for which a pod lives after its first container
+# has started, before another pod replaces it.
 COUNT = 10
 _LIFE = (5.0, 25.0)
-# Seconds in which one may begin. Thirty containers take a minute while nine other pods do their worst.
+# A pod may take this many seconds to start. Thirty containers take a minute while nine other pods attack.
 _PATIENCE = 90.0
 _LOOK_PERIOD = 0.5
 _RESTRICTED = {
@@ -48,8 +50,6 @@ def hostile(name: str, *containers: Container, **spec: Any) -> Manifest:
     return pod(name, *containers, securityContext={"fsGroup": 10001}, **spec)
 
 
-# Files.
-
 _TREES = r"""
 cd /v
 mkdir -p wide odd; cd odd
@@ -65,12 +65,12 @@ sleep 100000
 
 
 def trees(name: str) -> Manifest:
-    """Deep and wide trees, and names that are no text."""
+    """Return a pod that creates deep and wide trees of files, with names that are not text."""
     return hostile(name, container(_TREES, volumeMounts=[_MOUNT]), volumes=[_VOLUME])
 
 
 def messages(name: str) -> Manifest:
-    """Termination messages that are large or no text, or a log, over and over."""
+    """Return a pod that repeatedly leaves termination messages that are large, not text, or read from the log."""
     scripts = {
         "huge": "head -c 100000000 /dev/zero | tr '\\0' x > /message; exit 1",
         "binary": "head -c 1000000 /dev/urandom > /message; exit 1",
@@ -94,7 +94,7 @@ def messages(name: str) -> Manifest:
 
 
 def logs(name: str) -> Manifest:
-    """Logs at full speed: lines, one line without end, no text, empty lines."""
+    """Return a pod that logs at full speed: lines, one endless line, bytes that are not text, and empty lines."""
     scripts = {
         "lines": "yes 'a line of a log that says nothing'",
         "line": "tr '\\0' x < /dev/zero",
@@ -104,9 +104,7 @@ def logs(name: str) -> Manifest:
     return hostile(name, *(container(script, kind) for kind, script in scripts.items()))
 
 
-# Probes and hooks.
-
-# What a server says to whoever connects, by its port.
+# The key is a port, and the value the script that answers each connection.
 _SERVERS = {
     8001: r"""printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n'; yes""",
     8002: r"""printf 'HTTP/1.1 200 OK\r\n'; yes "$(printf 'X-Header: value\r')" """,
@@ -135,7 +133,7 @@ def _get(port: int) -> dict[str, Any]:
 
 
 def probes(name: str) -> Manifest:
-    """Every second, of servers that answer with what is no answer."""
+    """Return a pod with probes every second of servers with invalid answers."""
     ports = list(_SERVERS)
     containers = [
         container(
@@ -151,7 +149,7 @@ def probes(name: str) -> Manifest:
 
 
 def commands(name: str) -> Manifest:
-    """Probes whose commands write without end, or nearly as much as is allowed, or never end."""
+    """Return a pod with probes whose commands write endlessly, write nearly the permitted amount, or never end."""
     scripts = {
         "endless": "yes",
         "large": "head -c 15000000 /dev/zero",
@@ -186,11 +184,8 @@ def hooks(name: str) -> Manifest:
     return hostile(name, _server(), *containers, volumes=[_VOLUME])
 
 
-# What is in the specification.
-
-
 def paths(name: str) -> Manifest:
-    """Sub-paths of odd names, one of which is a link out of the volume at times."""
+    """Return a pod with odd sub-paths, one of which is at times a link out of the volume."""
     names = ("a\rb", "a\nb", "\u202e", "x" * 255, "/".join(["d"] * 500), "a b'\"$(c)", "link")
     moves = "mv -T own link; mv -T link own; mv -T out link; mv -T link out"
     swap = f"cd /v; mkdir -p own; ln -s /etc out; while true; do {moves}; done"
@@ -206,7 +201,7 @@ def paths(name: str) -> Manifest:
 
 
 def environments(name: str) -> Manifest:
-    """Variables that refer to one another until there is more than a process may have, and many that do not."""
+    """Return a pod with variables that expand beyond the limit of a process, and with many other variables."""
     doubling = [{"name": "A0", "value": "x" * 100}]
     doubling += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 40)]
     many = [{"name": f"B{n}", "value": "y" * 200} for n in range(2000)]
@@ -220,7 +215,7 @@ def environments(name: str) -> Manifest:
 
 
 def large(name: str) -> Manifest:
-    """As large as the API server takes it, with a volume that shows it to the containers."""
+    """Return a pod as large as the API server accepts, with a volume that shows it to the containers."""
     annotations = {"fieldRef": {"fieldPath": "metadata.annotations"}}
     volume = {"name": "v", "downwardAPI": {"items": [{"path": f"d{n}/{'p' * 100}", **annotations} for n in range(20)]}}
     containers = [container("exit 1", f"c{number}", volumeMounts=[_MOUNT]) for number in range(30)]
@@ -229,21 +224,18 @@ def large(name: str) -> Manifest:
     return found
 
 
-# What becomes of containers.
-
-
 def crashes(name: str) -> Manifest:
     return hostile(name, *(container("exit $RANDOM", f"c{number}") for number in range(15)))
 
 
 def flips(name: str) -> Manifest:
-    """Ready in one second, and not in the next."""
+    """Return a pod that is ready in one second and not ready in the next."""
     probe = {"exec": {"command": ["sh", "-c", "exit $(($(date +%s) % 2))"]}, "periodSeconds": 1, "failureThreshold": 1}
     return hostile(name, *(container("sleep 100000", f"c{number}", readinessProbe=probe) for number in range(8)))
 
 
 def processes(name: str) -> Manifest:
-    """Many processes, sockets and threads, with names that are no text, that use up their memory again and again."""
+    """Return a pod with many processes, sockets and odd process names, which repeatedly uses up its memory."""
     many = r"""
     cd /v; odd=$(printf '\377(\n) R x'); cp /bin/busybox "$odd"; i=0
     while [ $i -lt 150 ]; do nc -ll -p $((9000+i)) -e cat 2>/dev/null & i=$((i+1)); done
@@ -269,13 +261,13 @@ KINDS: Mapping[str, Callable[[str], Manifest]] = {
 
 @dataclass
 class _Present:
-    """One that is there. Times are in seconds."""
+    """Describe a pod that exists. Times are in seconds."""
 
     life: float = field(default_factory=lambda: random.uniform(*_LIFE))
     patience: float = _PATIENCE
 
     def ages(self, has_begun: bool) -> bool:
-        """Whether its time is up with this look."""
+        """Count one look, and report whether the pod's time has run out with it."""
         if not has_begun and self.patience > 0:
             self.patience -= _LOOK_PERIOD
             return False
@@ -285,7 +277,7 @@ class _Present:
 
 
 class HostilePods:
-    """So many of them on a node, of one kind after the other, ended and replaced. A context manager."""
+    """Keep `count` hostile pods on a node within a `with` block, of all kinds in turn, and replace them."""
 
     def __init__(self, node: ClusterMember, count: int = COUNT) -> None:
         self._node = node
@@ -293,7 +285,7 @@ class HostilePods:
         self._kinds = itertools.cycle(KINDS.items())
         self._numbers = itertools.count()
         self._ending = threading.Event()
-        self._present: dict[str, _Present] = {}  # by name
+        self._present: dict[str, _Present] = {}  # The key is the pod's name.
         self.made: Counter[str] = Counter()
         self.ran: Counter[str] = Counter()
 
@@ -302,7 +294,7 @@ class HostilePods:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete those that there are."""
+        """Delete the existing pods."""
         self._ending.set()
         self._thread.join()
         for name in self._present:
@@ -323,7 +315,7 @@ class HostilePods:
         self._present[name] = _Present()
 
     def _age(self, name: str) -> None:
-        """Once it has begun, its time counts; then it is deleted, and once it is gone, forgotten."""
+        """Count the pod's time once it has started. Delete the pod at the end, and forget it when it is gone."""
         latest = self._node.history.latest(name)
         if latest is None:
             del self._present[name]
@@ -334,5 +326,5 @@ class HostilePods:
             self._delete(name)
 
     def _delete(self, name: str) -> None:
-        with contextlib.suppress(ApiError):  # It may have gone by itself.
+        with contextlib.suppress(ApiError):  # The pod may have ended by itself.
             self._node.delete(name, random.choice((None, 1, 5)))

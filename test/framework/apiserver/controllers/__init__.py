@@ -1,6 +1,6 @@
-"""What runs beside an API server and makes a cluster of it: as small as a kubelet can do with.
+"""Run the controllers that turn an API server into a cluster, as far as a kubelet needs them.
 
-Each watches the store, does its work in threads of its own and ends them when it is told to stop.
+Each controller watches the store, does its work in its own threads, and ends them in `stop`.
 """
 
 from .attach_detach import AttachDetach

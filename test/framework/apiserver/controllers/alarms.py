@@ -1,4 +1,4 @@
-"""Calls that come later, from one thread that sleeps until the next is due."""
+"""Make delayed calls from one thread, which sleeps until the next call is due."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pkg import golang
 
 
 class Alarms:
-    """Thread-safe. What is not due when it stops is never called."""
+    """Make delayed calls. Thread-safe. Calls that are not due before `stop` are never made."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Guards all that follows.
+        # The condition guards all fields below.
         self._changed = threading.Condition(threading.Lock())
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -46,7 +46,7 @@ class Alarms:
             call()
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for what is due first; None when stopped."""
+        """Wait for the first call that is due, and return it. Return None after `stop`."""
         with self._changed:
             while not self._stopped:
                 wait = self._due[0][0] - time.monotonic() if self._due else None

@@ -1,4 +1,4 @@
-"""Attaches volumes to the nodes that their pods are on, and plays the driver's attacher, which agrees to everything.
+"""Attach volumes to the nodes of their pods, and act as the driver's attacher, which attaches everything.
 
 Go: pkg/controller/volume/attachdetach, and the external-attacher of kubernetes-csi
 """
@@ -16,15 +16,15 @@ NAME = "attachdetach-controller"
 
 
 class AttachError(Exception):
-    """Why a volume cannot be attached."""
+    """Signal that a volume cannot be attached. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Attachable:
-    """A volume that has to be attached. `unique_name` is how nodes' statuses name it."""
+    """Describe a volume that must be attached. `unique_name` is its name in the statuses of nodes."""
 
     unique_name: str
-    driver: str = ""  # none: nobody but the kubelet has anything to do
+    driver: str = ""  # Without a driver, only the kubelet handles the volume.
     handle: str = ""
     volume: str = ""
 
@@ -37,7 +37,7 @@ def attach_anything(attachment: Object) -> Mapping[str, str] | None:
 
 
 class AttachDetach(base.WatchController):
-    """`attach` answers what an attachment's publish context is, None to let it wait, or raises AttachError."""
+    """Attach volumes. `attach` returns an attachment's publish context, returns None to wait, or raises AttachError."""
 
     name = "attachdetach"
     resources = ("pods", "nodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "csidrivers")
@@ -45,7 +45,7 @@ class AttachDetach(base.WatchController):
     def __init__(self, attach: Callable[[Object], Mapping[str, str] | None] = attach_anything) -> None:
         super().__init__()
         self.attach = attach
-        # What nodes said last that they use.
+        # _in_use holds the volumes in use that each node has last reported.
         self._in_use: dict[str, object] = {}
 
     def handle(self, resource: str, event: WatchEvent) -> None:
@@ -55,7 +55,7 @@ class AttachDetach(base.WatchController):
             self._sync_node(node)
 
     def _concerned(self, resource: str, event: WatchEvent) -> set[str]:
-        """The nodes that a change may matter to."""
+        """Return the nodes that a change may affect."""
         obj = event.object
         match resource:
             case "volumeattachments":
@@ -68,7 +68,7 @@ class AttachDetach(base.WatchController):
         return {each["metadata"]["name"] for each in self.store.list("nodes")}
 
     def _changed(self, name: str, event: WatchEvent) -> set[str]:
-        """The node, if it uses other volumes than before, is new, or is gone."""
+        """Return the node if it is new or deleted, or if its volumes in use have changed."""
         before = self._in_use.pop(name, None)
         if event.type == "DELETED":
             return {name}
@@ -76,12 +76,10 @@ class AttachDetach(base.WatchController):
         return set() if now == before else {name}
 
     def try_again(self) -> None:
-        """Look again at all attachments that wait. For tests that change `attach`."""
+        """Handle all waiting attachments again. Tests that change `attach` call this."""
         with self._lock:
             for attachment in self.store.list("volumeattachments"):
                 self._attend(attachment)
-
-    # The driver's attacher.
 
     def _attend(self, attachment: Object) -> None:
         status = attachment.get("status") or {}
@@ -106,10 +104,8 @@ class AttachDetach(base.WatchController):
 
         base.change(self.store, "volumeattachments", attachment["metadata"]["name"], "", mutate, "status")
 
-    # The controller.
-
     def _sync_node(self, name: str) -> None:
-        """Attach what the node's pods want, detach what nobody wants and the node does not use."""
+        """Attach what the node's pods need. Detach what no pod needs and the node does not use."""
         node = base.find(self.store, "nodes", name)
         wanted = self._wanted(name) if node is not None else {}
         status = (node or {}).get("status") or {}
@@ -126,7 +122,7 @@ class AttachDetach(base.WatchController):
         reported = status.get("volumesAttached") or []
         kept = [each for each in reported if each["name"] in in_use or each["name"] in wanted]
         known = {each["name"] for each in kept}
-        # Go writes down the context's device path here, which CSI drivers leave empty.
+        # Go writes the device path of the publish context here. CSI drivers leave it empty.
         kept += [{"name": unique, "devicePath": ""} for unique in sorted(attached.keys() - known)]
         self._report(name, kept)
         needed = {each.attachment_name(name) for each in wanted.values()}
@@ -158,16 +154,14 @@ class AttachDetach(base.WatchController):
         base.change(self.store, "nodes", name, "", mutate, "status")
 
     def _unique_name(self, attachment: Object) -> str:
-        """How nodes name what an attachment is of; nothing if its volume is gone."""
+        """Return the unique name of an attachment's volume, or "" if the volume does not exist."""
         name = (attachment["spec"].get("source") or {}).get("persistentVolumeName", "")
         volume = base.find(self.store, "persistentvolumes", name)
         csi = volume["spec"].get("csi") if volume is not None else None
         return _csi_name(csi) if csi else ""
 
-    # What pods want.
-
     def _wanted(self, node: str) -> dict[str, Attachable]:
-        """By unique name, what the node's pods that are not over have among their volumes."""
+        """Return the attachable volumes of the node's pods that have not ended, by their unique names."""
         found = {}
         for pod in self.store.list("pods", field_selector=f"spec.nodeName={node}"):
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):

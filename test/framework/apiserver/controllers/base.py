@@ -1,4 +1,4 @@
-"""What controllers share: threads that watch, and writes that are repeated when others wrote first."""
+"""Define what controllers share: threads that watch, and writes that are repeated after a conflict."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ATTEMPTS = 10
 
 
 class WatchController:
-    """Handles the changes of some resources, one at a time and in the order in which they come.
+    """Handle the changes of some resources, one at a time and in their order.
 
-    handle is called from one thread, with _lock held, which guards what a subclass keeps.
+    One thread calls `handle`. It holds _lock, which guards the fields of subclasses.
     """
 
     name = ""
@@ -54,10 +54,10 @@ class WatchController:
         self._watch = self._thread = None
 
     def prepare(self) -> None:
-        """Called before anything is watched."""
+        """Prepare for the watches. `start` calls this first."""
 
     def handle(self, resource: str, event: WatchEvent) -> None:
-        """Called for every change, and in the beginning with ADDED for everything that exists."""
+        """Handle a change. For each existing object the first change is ADDED."""
 
     def _run(self, watch: Watch) -> None:
         for event in watch:
@@ -68,8 +68,8 @@ class WatchController:
                 with self._lock:
                     self.handle(resource, event)
             except (ApiError, codec.DecodeError) as err:
-                # Somebody deleted or changed what it is about, and the next event tells of it; or it is not as we
-                # know it, and we leave it alone.
+                # Either somebody has deleted or changed the object, and the next event will report that; or the object
+                # does not have the expected form, and the controller leaves it alone.
                 metadata = event.object["metadata"]
                 klog.v(2).info_s(
                     "Controller failed", controller=self.name, resource=resource, name=metadata["name"], err=str(err)
@@ -77,7 +77,7 @@ class WatchController:
 
 
 def resource_of(obj: Mapping[str, Any]) -> str:
-    """The resource that a stored object is of."""
+    """Return the resource of a stored object."""
     return BY_KIND[obj["apiVersion"], obj["kind"]].plural
 
 
@@ -89,9 +89,10 @@ def change(
     mutate: Callable[[Object], bool],
     subresource: str = "",
 ) -> Object | None:
-    """Read, change and write until nobody else wrote in between; mutate says whether it changed anything.
+    """Read, change and write an object until no other write comes in between.
 
-    Returns what was written; None if there was nothing to change, or nothing that has this name.
+    `mutate` reports whether it has changed the object. Return the written object, or None if there is no change or no
+    object of this name.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -106,7 +107,7 @@ def change(
 
 
 def find(store: Store, resource: str, name: str, namespace: str = "") -> Object | None:
-    """The object of this name; None if there is none."""
+    """Return the object of this name, or None if it does not exist."""
     try:
         return store.get(resource, name, namespace)
     except ApiError as err:
@@ -132,7 +133,7 @@ def delete_if_exists(
     resource_version: str = "",
     propagation_policy: str = "",
 ) -> None:
-    """Delete exactly this object, and not another that has its name by now."""
+    """Delete exactly this object, and not a newer one with the same name."""
     metadata = obj["metadata"]
     try:
         store.delete(
@@ -150,7 +151,7 @@ def delete_if_exists(
 
 
 def reference(kind: str, obj: Mapping[str, Any]) -> Object:
-    """A reference to an object, as events have it."""
+    """Return a reference to an object in the form that events have."""
     metadata = obj["metadata"]
     found = {"apiVersion": "v1", "kind": kind, "name": metadata["name"], "uid": metadata.get("uid", "")}
     for key in ("namespace", "resourceVersion"):
@@ -160,7 +161,7 @@ def reference(kind: str, obj: Mapping[str, Any]) -> Object:
 
 
 def record(store: Store, involved: Object, component: str, kind: str, reason: str, message: str) -> None:
-    """Make an event as the recorder of client-go does."""
+    """Create an event as the recorder of client-go does."""
     now = timestamp()
     namespace = involved.get("namespace", "default")
     event = {
@@ -184,7 +185,7 @@ def record(store: Store, involved: Object, component: str, kind: str, reason: st
 def record_action(
     store: Store, involved: Object, component: str, kind: str, reason: str, action: str, message: str
 ) -> None:
-    """Make an event as the recorder of events.k8s.io does, which the scheduler uses."""
+    """Create an event as the recorder of events.k8s.io does, which the scheduler uses."""
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -207,7 +208,7 @@ def _event_name(involved: Mapping[str, Any]) -> str:
 
 
 def timestamp(seconds: float | None = None) -> str:
-    """A time as objects have it: now, or so many seconds after 1970."""
+    """Return a time in the form that API objects have: the present, or that number of seconds since 1970."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if seconds is None else seconds))
 
 
@@ -217,6 +218,6 @@ def micro_timestamp() -> str:
 
 
 def condition(obj: Mapping[str, Any], kind: str) -> Object | None:
-    """The condition of this type of an object, if it has one."""
+    """Return an object's condition of this type, or None if it has none."""
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each.get("type") == kind), None)

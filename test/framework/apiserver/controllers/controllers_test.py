@@ -25,7 +25,7 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 
 @pytest.fixture
 def server() -> APIServer:
-    """With a namespace; its store works although it does not listen."""
+    """Return a server with a namespace. Its store works although the server does not listen."""
     server = APIServer()
     for name in ("ns", "default", "kube-node-lease"):
         base.create_unless_exists(server.store, "namespaces", {"metadata": {"name": name}})
@@ -85,9 +85,6 @@ def is_gone(server: APIServer, resource: str, name: str, namespace: str = "") ->
     return False
 
 
-# --- The scheduler ---------------------------------------------------------------------------------
-
-
 def test_a_pod_is_bound(server: APIServer) -> None:
     server.store.create("nodes", node())
     with running(server, controllers.Scheduler()):
@@ -102,7 +99,7 @@ def test_a_pod_is_bound(server: APIServer) -> None:
 
 
 def near(operator: str, *values: str) -> Object:
-    """Node affinity to disks."""
+    """Return a node affinity for a kind of disk."""
     term = {"matchExpressions": [{"key": "disk", "operator": operator, "values": list(values)}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
@@ -283,9 +280,6 @@ def test_tolerations(toleration: Object, tolerated: bool) -> None:
     assert scheduler.tolerates([toleration], TAINT) == tolerated
 
 
-# --- The node lifecycle ----------------------------------------------------------------------------
-
-
 def conditions(**status: str) -> list[Object]:
     return [{"type": kind, "status": value} for kind, value in status.items()]
 
@@ -366,7 +360,7 @@ def test_a_lease_keeps_a_node(server: APIServer) -> None:
         renewals = iter(range(1, 60))
 
         def renew() -> bool:
-            """Until it has gone on for three times as long as a silent node has."""
+            """Renew the lease, until it has been renewed for three times the grace period."""
             second = next(renewals)
             lease["spec"]["renewTime"] = f"2026-01-01T00:00:{second:02d}.000001Z"
             server.store.patch("leases", "n1", {"spec": lease["spec"]}, "kube-node-lease")
@@ -375,9 +369,6 @@ def test_a_lease_keeps_a_node(server: APIServer) -> None:
         wait_for("many renewals", renew, TIMEOUT)
         assert node_lifecycle._status(server.store.get("nodes", "n1"), "Ready") == "True"
         wait_for_event(server, "NodeNotReady", "default")
-
-
-# --- Namespaces ------------------------------------------------------------------------------------
 
 
 def test_the_first_namespaces() -> None:
@@ -395,7 +386,7 @@ def test_the_first_namespaces() -> None:
 
 def test_what_is_deleted_or_changed_comes_back(server: APIServer) -> None:
     with running(server, controllers.Namespaces(b"CA")):
-        # The account is there before it.
+        # The controller creates the service account before this config map.
         wait_for("the first CA", lambda: not is_gone(server, "configmaps", "kube-root-ca.crt", "ns"), TIMEOUT)
         uid = server.store.get("serviceaccounts", "default", "ns")["metadata"]["uid"]
         server.store.delete("serviceaccounts", "default", "ns")
@@ -423,13 +414,10 @@ def test_a_namespace_goes_with_all_that_is_in_it(server: APIServer) -> None:
         wait_for("the config map is gone", lambda: is_gone(server, "configmaps", "c", "ns"), TIMEOUT)
         assert server.store.get("namespaces", "ns")["status"]["phase"] == "Terminating"
         wait_for_pod(server, "p", lambda it: it["metadata"].get("deletionTimestamp"))
-        server.store.delete("pods", "p", "ns", grace_period_seconds=0)  # as its kubelet does
+        server.store.delete("pods", "p", "ns", grace_period_seconds=0)  # The pod's kubelet deletes it in this way.
         assert server.store.get("namespaces", "ns")["status"]["phase"] == "Terminating"
         server.store.patch("poddisruptionbudgets", "b", {"metadata": {"finalizers": None}}, "ns")
         wait_for("the namespace is gone", lambda: is_gone(server, "namespaces", "ns"), TIMEOUT)
-
-
-# --- Garbage ---------------------------------------------------------------------------------------
 
 
 def test_pods_of_a_node_that_is_gone(server: APIServer) -> None:
@@ -465,8 +453,6 @@ def test_a_pod_that_never_ran_needs_no_kubelet_to_go(server: APIServer) -> None:
         wait_for("the pod is gone", lambda: is_gone(server, "pods", "other", "ns"), TIMEOUT)
 
 
-# --- Signing ---------------------------------------------------------------------------------------
-
 BOOTSTRAPPER = UserInfo("system:bootstrap:abcdef", groups=("system:bootstrappers",))
 NODE = UserInfo("system:node:n1", groups=("system:nodes",))
 CLIENT = ["digital signature", "client auth"]
@@ -488,7 +474,7 @@ def signing(server: APIServer, authority: certificates.CertificateAuthority) -> 
 def request_certificate(
     server: APIServer, user: UserInfo, signer: str, usages: list[str], names: tuple[str, ...] = (), **changes: Any
 ) -> None:
-    """Make a CSR for system:node:n1 as this user; changes of its spec."""
+    """Create a certificate signing request for system:node:n1 as this user, with changes of its spec."""
     request, _ = certificates.make_request("system:node:n1", ["system:nodes"], names)
     encoded = base64.b64encode(changes.pop("request", request)).decode()
     spec = {"request": encoded, "signerName": signer, "usages": usages, **changes}
@@ -602,9 +588,6 @@ def test_switches(server: APIServer, signing: controllers.Signing, switch: str, 
     status = wait_for_csr(server, has(kind))
     if kind != "Approved":
         assert "certificate" not in status
-
-
-# --- Alarms ----------------------------------------------------------------------------------------
 
 
 def test_alarms() -> None:

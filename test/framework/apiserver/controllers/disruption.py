@@ -1,4 +1,4 @@
-"""Says of each disruption budget how many of its pods are healthy, and how many of them may go.
+"""Compute for each disruption budget how many of its pods are healthy, and how many may be disrupted.
 
 Go: pkg/controller/disruption/disruption.go
 """
@@ -20,16 +20,19 @@ from .alarms import Alarms
 NAME = "controllermanager"
 DELETION_TIMEOUT = 120.0
 _BUDGETS = "poddisruptionbudgets"
-# Those whose size counts. A replica set that a deployment controls counts as the deployment.
+# The size of these objects counts. A replica set with a deployment as its controller counts as the deployment.
 _SCALED = ("deployments", "replicasets", "replicationcontrollers", "statefulsets")
 
 
 class SyncError(Exception):
-    """Why it cannot be said how many pods there should be."""
+    """Signal that the expected number of pods cannot be computed. The message is the reason."""
 
 
 class Disruption(base.WatchController):
-    """`deletion_timeout` is for how many seconds a pod may live on that was evicted, until it counts again."""
+    """Update the statuses of disruption budgets.
+
+    `deletion_timeout` is the number of seconds after which an evicted pod that still exists counts again.
+    """
 
     name = "disruption"
     resources = (_BUDGETS, "pods", *_SCALED)
@@ -38,8 +41,8 @@ class Disruption(base.WatchController):
         super().__init__()
         self.deletion_timeout = deletion_timeout
         self._alarms = Alarms("disruption-recheck")
-        self._labels: dict[str, Mapping[str, str]] = {}  # that pods had last, by uid
-        self._recorded: set[tuple[str, str]] = set()  # uids of budgets, and reasons of events
+        self._labels: dict[str, Mapping[str, str]] = {}  # The value is the last labels of the pod with this UID.
+        self._recorded: set[tuple[str, str]] = set()  # Each entry is the UID of a budget and the reason of an event.
 
     def start(self, server: Server) -> None:
         self._alarms.start()
@@ -70,7 +73,7 @@ class Disruption(base.WatchController):
             self._labels[metadata["uid"]] = metadata.get("labels") or {}
 
     def _concerns(self, budget: Object, pod: Object) -> bool:
-        """Whether a pod is one of the budget's, or was one."""
+        """Report whether the budget selects the pod or selected it before the last change of its labels."""
         before = self._labels.get(pod["metadata"]["uid"])
         selector = evictions.selector_of(budget)
         return evictions.selects(budget, pod) or (before is not None and selector.matches(before))
@@ -80,7 +83,7 @@ class Disruption(base.WatchController):
             with self._lock:
                 self._sync(name, namespace)
         except ApiError:
-            pass  # it changes all the time, and each change leads to another look
+            pass  # The budget changes all the time, and each change leads to another sync.
 
     def _sync(self, name: str, namespace: str) -> None:
         budget = base.find(self.store, _BUDGETS, name, namespace)
@@ -97,7 +100,7 @@ class Disruption(base.WatchController):
 
         def mutate(found: Object) -> bool:
             if found["metadata"]["generation"] != budget["metadata"]["generation"]:
-                return False  # another look follows
+                return False  # The new generation leads to another sync.
             before = found["status"]
             found["status"] = self._status(found, pods, expected, desired)
             evictions.update_condition(found)
@@ -106,12 +109,12 @@ class Disruption(base.WatchController):
         base.change(self.store, _BUDGETS, name, namespace, mutate, "status")
 
     def _status(self, budget: Object, pods: Sequence[Object], expected: int, desired: int) -> Object:
-        """What is to be said of a budget, with the conditions that it has."""
+        """Return the new status of a budget, with its present conditions."""
         disrupted = self._disrupted(budget, pods)
         healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
         status = {
             "observedGeneration": budget["metadata"]["generation"],
-            # A budget without pods allows nothing, so that the first ones that come are safe until they are counted.
+            # A budget without pods allows no disruption, so that its first pods are safe until they are counted.
             "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
             "currentHealthy": healthy,
             "desiredHealthy": desired,
@@ -139,10 +142,8 @@ class Disruption(base.WatchController):
             involved = base.reference("PodDisruptionBudget", budget) | {"apiVersion": "policy/v1"}
             base.record(self.store, involved, NAME, kind, reason, message)
 
-    # How many pods there should be.
-
     def _expected(self, budget: Object, pods: Sequence[Object]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them healthy. Raises SyncError."""
+        """Return the expected number of pods and of healthy pods. Raise SyncError."""
         spec = budget["spec"]
         if "maxUnavailable" in spec:
             expected = self._scale(budget, pods)
@@ -153,7 +154,7 @@ class Disruption(base.WatchController):
         return expected, _share(least, expected)
 
     def _scale(self, budget: Object, pods: Sequence[Object]) -> int:
-        """How many pods those controllers should have that have some of these."""
+        """Return the sum of the sizes of the pods' controllers."""
         scales: dict[str, int] = {}
         unmanaged = False
         for pod in pods:
@@ -167,7 +168,7 @@ class Disruption(base.WatchController):
         return sum(scales.values())
 
     def _scale_of(self, pod: Object, owner: Object) -> dict[str, int]:
-        """The uid of who decides about the number, and the number."""
+        """Return the UID of the object that determines the number of pods, and that number."""
         found = self._find(owner, pod["metadata"]["namespace"])
         if found is None:
             raise SyncError(f'found no controllers for pod "{pod["metadata"]["name"]}"')
@@ -183,10 +184,8 @@ class Disruption(base.WatchController):
         found = base.find(self.store, resource.plural, owner["name"], namespace)
         return found if found is not None and found["metadata"]["uid"] == owner["uid"] else None
 
-    # Which pods are as good as gone.
-
     def _disrupted(self, budget: Object, pods: Sequence[Object]) -> dict[str, str]:
-        """Pods that were evicted and are still there, and when that was."""
+        """Return the pods that were evicted and still exist, with the times of the evictions."""
         metadata = budget["metadata"]
         evicted = budget["status"].get("disruptedPods") or {}
         found = {}
@@ -216,7 +215,7 @@ def _controller_of(obj: Object) -> Object | None:
 
 
 def _age(moment: str) -> float:
-    """Seconds since a moment."""
+    """Return the seconds since a time."""
     return (datetime.datetime.now(datetime.UTC) - parse_timestamp(moment)).total_seconds()
 
 
@@ -225,5 +224,5 @@ def _is_healthy(pod: Object) -> bool:
 
 
 def _share(amount: Any, of: int) -> int:
-    """A number, or so many of a hundred, rounded up."""
+    """Return a number, or a percentage of a number, rounded up."""
     return amount if isinstance(amount, int) else -(-int(amount[:-1]) * of // 100)

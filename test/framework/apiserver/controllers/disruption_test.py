@@ -22,7 +22,7 @@ BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 @pytest.fixture
 def api() -> Iterator[APIServer]:
-    """With the controller."""
+    """Run a server with the controller."""
     with APIServer(controllers=[Disruption()]) as api:
         yield api
 
@@ -88,7 +88,7 @@ COUNTS: list[tuple[str, Object, tuple[int, int, int, int]]] = [
 
 @pytest.mark.parametrize(("spec", "counts"), [row[1:] for row in COUNTS], ids=[row[0] for row in COUNTS])
 def test_how_many_pods_may_go(api: APIServer, spec: Object, counts: tuple[int, int, int, int]) -> None:
-    """There are three of four pods, two of them ready."""
+    """A budget counts the pods of a replica set that has three of its four pods, two of them ready."""
     metadata = {"name": "web", "namespace": "default"}
     replica_set = api.store.create("replicasets", {"metadata": metadata, "spec": {"replicas": 4}})
     for name, ready in (("a", True), ("b", True), ("c", False)):
@@ -177,7 +177,7 @@ def test_a_budget_holds_an_eviction_up(api: APIServer) -> None:
     _wait_for_status(api, lambda it: _counts(it) == (3, 2, 3, 1))
     _evict(api, "a")
     assert _is_ending(api, "a")
-    # At once, whether the controller has seen it or not.
+    # The eviction counts at once, whether or not the controller has seen it.
     with pytest.raises(ApiError, match=BLOCKED):
         _evict(api, "b")
 

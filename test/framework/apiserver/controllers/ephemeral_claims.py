@@ -1,4 +1,4 @@
-"""Makes the claims of pods' generic ephemeral volumes. The garbage collector removes them with the pods.
+"""Create the claims of pods' generic ephemeral volumes. The garbage collector removes them with the pods.
 
 Go: pkg/controller/volume/ephemeral/controller.go
 """
@@ -22,7 +22,7 @@ class EphemeralClaims(base.WatchController):
                 self._make_claims(event.object)
             return
         owner = _pod_uid(event.object)
-        if gone and owner is not None:  # somebody else's deletion: the pod wants it back
+        if gone and owner is not None:  # Somebody else has deleted the claim, but its pod still needs it.
             for pod in self.store.list("pods", metadata["namespace"]):
                 if pod["metadata"]["uid"] == owner and not pod["metadata"].get("deletionTimestamp"):
                     self._make_claims(pod)
@@ -64,6 +64,6 @@ def _claim(pod: Object, name: str, template: Object) -> Object:
 
 
 def _pod_uid(claim: Object) -> str | None:
-    """The uid of the pod that a claim was made for; None if it was made for none."""
+    """Return the UID of the pod for which a claim was created, or None."""
     owners = claim["metadata"].get("ownerReferences") or []
     return next((each["uid"] for each in owners if each.get("controller") and each["kind"] == "Pod"), None)

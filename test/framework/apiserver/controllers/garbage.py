@@ -1,7 +1,7 @@
-"""Collects what belongs to objects that are gone, and lets those go last that wait for it.
+"""Collect the dependents of deleted objects, and remove the finalizers of objects that wait for their dependents.
 
-Go: pkg/controller/garbagecollector. Here one thread does it all: it hears of all changes in the order in which they are
-made, keeps who owns whom, and asks the store only about owners that it has not heard of.
+Go: pkg/controller/garbagecollector. Here one thread does everything: it sees all changes in their order, keeps the
+graph of owners, and reads from the store only the owners that it has not seen yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "garbage-collector-controller"
 
 @dataclass
 class Node:
-    """An object that there is, as it was last heard of."""
+    """Describe an existing object as of its last event."""
 
     resource: str
     metadata: Object
@@ -44,20 +44,20 @@ class Node:
         return "deletionTimestamp" in self.metadata
 
     def waits(self, finalizer: str) -> bool:
-        """Whether it is being deleted, and has such a finalizer."""
+        """Report whether the object is being deleted and has this finalizer."""
         return self.is_ending and finalizer in (self.metadata.get("finalizers") or [])
 
 
 class GarbageCollector(base.WatchController):
-    """Looks again at an object whenever it changes, an owner of it goes, or an owner begins to wait for it."""
+    """Check an object when it changes, when an owner is deleted, and when an owner begins to wait for it."""
 
     name = "garbage"
     resources = COLLECTED
 
     def __init__(self) -> None:
         super().__init__()
-        self._nodes: dict[str, Node] = {}  # by uid
-        # By the owner's uid, whether it is known or not; dicts keep the order.
+        self._nodes: dict[str, Node] = {}  # The key is a UID.
+        # The key is the UID of the owner, whether it is known or not. The dicts keep the order of the dependents.
         self._dependents: dict[str, dict[str, None]] = {}
 
     def handle(self, resource: str, event: WatchEvent) -> None:
@@ -89,7 +89,7 @@ class GarbageCollector(base.WatchController):
             self._attempt(node)
 
     def _look_at_owners(self, owners: Iterable[Object]) -> None:
-        """An owner that waits for its dependents may have had its last."""
+        """Remove the finalizer of each owner that waits for its dependents if the last of them is gone."""
         for uid in dict.fromkeys(owner["uid"] for owner in owners):
             owner = self._nodes.get(uid)
             if owner is not None and owner.waits(DELETE_DEPENDENTS):
@@ -98,10 +98,8 @@ class GarbageCollector(base.WatchController):
     def _dependents_of(self, uid: str) -> list[Node]:
         return [self._nodes[each] for each in self._dependents.get(uid, {})]
 
-    # What becomes of one object.
-
     def _attempt(self, node: Node) -> None:
-        """Delete an object that no owner keeps, or take those owners from it that are gone."""
+        """Delete an object without remaining owners, or remove its references to owners that no longer exist."""
         if node.is_ending or not node.owners:
             return
         kept: list[Object] = []
@@ -120,7 +118,7 @@ class GarbageCollector(base.WatchController):
         dependents = self._dependents_of(node.uid)
         if waiting and dependents:
             if any(each.waits(DELETE_DEPENDENTS) for each in dependents):
-                self._change(node, _unblock_owners)  # they may wait for one another
+                self._change(node, _unblock_owners)  # The objects may wait for one another.
             self._delete(node, FOREGROUND)
         else:
             finalizers = node.metadata.get("finalizers") or []
@@ -128,14 +126,14 @@ class GarbageCollector(base.WatchController):
             self._delete(node, FOREGROUND if DELETE_DEPENDENTS in finalizers else marked)
 
     def _owner(self, node: Node, reference: Object) -> Node | None:
-        """Who a reference means; None if it is gone. Raises UnknownOwnerError."""
+        """Return the owner that a reference names, or None if it no longer exists. Raise UnknownOwnerError."""
         resource = BY_KIND.get((reference["apiVersion"], reference["kind"]))
         if resource is None or (resource.namespaced and not node.namespace):
             raise UnknownOwnerError
         namespace = node.namespace if resource.namespaced else ""
         owner = self._nodes.get(reference["uid"])
         if owner is None:
-            # It may be so new that its event is still to come.
+            # The owner may be so new that its event has not come yet.
             found = base.find(self.store, resource.plural, reference["name"], namespace)
             owner = Node(resource.plural, found["metadata"]) if found is not None else None
         if owner is None or owner.uid != reference["uid"]:
@@ -160,19 +158,19 @@ class GarbageCollector(base.WatchController):
         base.record(self.store, involved, NAME, "Warning", "OwnerRefInvalidNamespace", message)
 
     def _finish(self, node: Node) -> None:
-        """Let an object go that waits for its dependents, if none is left of those that it has to wait for."""
+        """Remove the finalizer of an object that waits for its dependents if no blocking dependent is left."""
         dependents = self._dependents_of(node.uid)
         if not any(_blocks(each, node) for each in dependents):
             self._change(node, partial(_remove_finalizer, finalizer=DELETE_DEPENDENTS))
 
     def _orphan(self, node: Node) -> None:
-        """Take a deleted object from its dependents' owners, and let it go then."""
+        """Remove a deleted object from the owners of its dependents, and then remove its finalizer."""
         for dependent in self._dependents_of(node.uid):
             others = {each["uid"] for each in dependent.owners} - {node.uid}
             self._change(dependent, partial(_keep_owners, uids=others))
         self._change(node, partial(_remove_finalizer, finalizer=ORPHAN_DEPENDENTS))
 
-    # Writes. What another wrote meanwhile leads to another event, and another look.
+    # Another writer's change leads to another event, after which the object is checked again.
 
     def _delete(self, node: Node, policy: str) -> None:
         version = node.metadata["resourceVersion"]
@@ -182,7 +180,7 @@ class GarbageCollector(base.WatchController):
                 self.store, node.resource, metadata, propagation_policy=policy, resource_version=version
             )
         except ApiError as err:
-            # Admission may refuse this one; others are not to wait for it.
+            # Admission may refuse this deletion, which must not delay the others.
             klog.error_s(err, "Failed to collect", resource=node.resource, name=metadata["metadata"]["name"])
 
     def _change(self, node: Node, mutate: Callable[[Object], bool]) -> None:
@@ -193,7 +191,7 @@ class GarbageCollector(base.WatchController):
 
 
 class UnknownOwnerError(Exception):
-    """An owner is of a kind that there is not, or cannot own this object: it stays."""
+    """Signal that an owner's kind is unknown or cannot own this object. The object stays."""
 
 
 def _blocks(dependent: Node, owner: Node) -> bool:

@@ -20,7 +20,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 def api() -> Iterator[APIServer]:
-    """With the controller."""
+    """Run a server with the controller."""
     with APIServer(controllers=[GarbageCollector()]) as api:
         yield api
 
@@ -31,7 +31,7 @@ def _reference(owner: Object, **changes: Any) -> Object:
 
 
 def _make(api: APIServer, name: str, *owners: Object, resource: str = "configmaps", **metadata: Any) -> Object:
-    """One in the default namespace; owners are objects, or references to them."""
+    """Create an object in the default namespace. The owners are objects or references to them."""
     references = [each if "uid" in each else _reference(each) for each in owners]
     metadata = {"name": name, "namespace": "default", "ownerReferences": references, **metadata}
     return api.store.create(resource, {"metadata": metadata})
@@ -53,7 +53,7 @@ def _wait_gone(api: APIServer, *names: str) -> None:
 
 
 def _settle(api: APIServer) -> None:
-    """Wait until the collector has seen all that has happened so far: it sees this last, and collects it."""
+    """Wait until the collector has seen everything so far: it collects this object last."""
     _make(api, "settled", {"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "absent"})
     _wait_gone(api, "settled")
 
@@ -215,7 +215,7 @@ def test_what_is_not_in_a_namespace(api: APIServer) -> None:
     api.store.create("nodes", {"metadata": {"name": "n2", "ownerReferences": references}})
     api.store.delete("nodes", "n1")
     _wait_gone(api, "child")
-    # Nobody can own it who is in one, and so nobody knows whether it is gone.
+    # A namespaced object cannot own the node, so the collector does not know whether the owner still exists.
     assert api.store.get("nodes", "n2")
 
 

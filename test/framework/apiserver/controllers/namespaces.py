@@ -1,4 +1,4 @@
-"""The namespaces of a new cluster, what every namespace has, and how one is emptied when it is deleted.
+"""Create the first namespaces and the objects that each namespace has, and empty deleted namespaces.
 
 Go: pkg/controller/namespace, pkg/controller/serviceaccount/serviceaccounts_controller.go and
 pkg/controller/certificates/rootcacertpublisher
@@ -17,12 +17,12 @@ _ROOT_CA_NOTE = (
     "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
     "clusters."
 )
-# Pods first, whose deletion takes time.
+# Pods come first because their deletion takes time.
 _CONTENT = ("pods", *(each.plural for each in STORED if each.namespaced and each.plural != "pods"))
 
 
 class Namespaces(base.WatchController):
-    """Makes the first namespaces, and keeps in each the default service account and the cluster's CA."""
+    """Create the first namespaces, and keep the default service account and the cluster's CA in each namespace."""
 
     name = "namespaces"
     resources = ("namespaces", *_CONTENT)
@@ -43,7 +43,7 @@ class Namespaces(base.WatchController):
         if resource == "namespaces":
             self._handle_namespace(event)
         elif metadata["namespace"] in self._terminating:
-            if event.type == "DELETED" and metadata.get("deletionTimestamp"):  # it was waited for
+            if event.type == "DELETED" and metadata.get("deletionTimestamp"):  # The namespace waited for this object.
                 self._empty(metadata["namespace"])
         elif event.type != "ADDED" and (resource, metadata["name"]) in (
             ("serviceaccounts", "default"),
@@ -86,7 +86,7 @@ class Namespaces(base.WatchController):
         base.change(self.store, "configmaps", _ROOT_CA, namespace, repair)
 
     def _empty(self, namespace: str) -> None:
-        """Delete all that is in a namespace, and let it go when nothing is left."""
+        """Delete everything in a namespace, and remove its finalizer when nothing is left."""
         left = False
         for resource in _CONTENT:
             for obj in self.store.list(resource, namespace):

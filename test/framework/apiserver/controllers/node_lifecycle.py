@@ -1,7 +1,7 @@
-"""Taints nodes by their conditions, and notes when a node falls silent.
+"""Taint nodes by their conditions, and mark nodes that have fallen silent.
 
-Go: pkg/controller/nodelifecycle/node_lifecycle_controller.go. Pods that do not tolerate such a taint stay: the
-controller that evicts them is another one.
+Go: pkg/controller/nodelifecycle/node_lifecycle_controller.go. Pods that do not tolerate such a taint stay, because
+another controller evicts them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GRACE_PERIOD = 50.0
 _PREFIX = "node.kubernetes.io"
 _NOT_READY = f"{_PREFIX}/not-ready"
 _UNREACHABLE = f"{_PREFIX}/unreachable"
-# By a condition's type and status the taint that goes with it.
+# The key is the type and status of a condition, and the value is the key of its taint.
 _TAINTS = {
     ("Ready", "False"): _NOT_READY,
     ("Ready", "Unknown"): _UNREACHABLE,
@@ -38,7 +38,7 @@ _OF_THE_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class NodeLifecycle(base.WatchController):
-    """grace_period is for how many seconds a node may be silent; None lets it be silent forever."""
+    """Taint nodes. `grace_period` is the number of seconds that a node may be silent; None means forever."""
 
     name = "nodelifecycle"
     resources = ("nodes", "leases")
@@ -47,7 +47,7 @@ class NodeLifecycle(base.WatchController):
         super().__init__()
         self.grace_period = grace_period
         self._alarms = Alarms("nodelifecycle-silence")
-        # When a node was heard of last, by the monotonic clock; and what was heard: heartbeat and renewal.
+        # These are the monotonic time of each node's last sign of life, and its last heartbeat and renewal.
         self._heard: dict[str, float] = {}
         self._heartbeats: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, Object] = {}
@@ -87,10 +87,8 @@ class NodeLifecycle(base.WatchController):
         if node := self._nodes.pop(name, None):
             self._record(node, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
 
-    # Silence.
-
     def _hear(self, name: str, what: str, when: str) -> None:
-        """Note that a node has been heard of, if what it said last is news."""
+        """Record a sign of life of a node if it is a new one."""
         if self._heartbeats.get((name, what)) == when and name in self._heard:
             return
         self._heartbeats[name, what] = when
@@ -122,7 +120,7 @@ class NodeLifecycle(base.WatchController):
             klog.error_s(err, "Failed to note that a node is silent", node=name)
 
     def _lose(self, node: Object) -> None:
-        """Say that a node is not ready any more, and its pods neither."""
+        """Report that a node and its pods are no longer ready."""
         name = node["metadata"]["name"]
         self._record(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         for pod in self.store.list("pods", field_selector=f"spec.nodeName={name}"):
@@ -138,7 +136,7 @@ class NodeLifecycle(base.WatchController):
 
 
 def set_taints(node: Object) -> bool:
-    """Give a node the taints that its conditions ask for, and take away those that they do not; whether it changed."""
+    """Add the taints that a node's conditions require, and remove the others. Return True if this changed the node."""
     spec = node.setdefault("spec", {})
     present = spec.get("taints") or []
     status = {kind: _status(node, kind) for kind, _ in _TAINTS}
@@ -167,7 +165,7 @@ def _taint(key: str, effect: str) -> Object:
 
 
 def mark_unknown(node: Object) -> bool:
-    """Set the conditions that a kubelet reports to Unknown; whether that changed any."""
+    """Set the conditions that a kubelet reports to Unknown. Return True if this changed any of them."""
     status = node.setdefault("status", {})
     conditions = status.setdefault("conditions", [])
     changed = False
@@ -191,7 +189,7 @@ def mark_unknown(node: Object) -> bool:
 
 
 def mark_not_ready(pod: Object) -> bool:
-    """Set a pod's Ready condition to False; whether it was True."""
+    """Set a pod's Ready condition to False. Return True if it was True."""
     found = base.condition(pod, "Ready")
     if found is None or found.get("status") != "True":
         return False
@@ -200,5 +198,5 @@ def mark_not_ready(pod: Object) -> bool:
 
 
 def _status(node: Object, kind: str) -> str:
-    """The status of a condition of a node, "" if it has no such."""
+    """Return the status of a node's condition, or "" if the node does not have it."""
     return str((base.condition(node, kind) or {}).get("status", ""))

@@ -1,4 +1,4 @@
-"""Removes pods that nobody else will: those of a node that is gone, after a while, and those that never had a node.
+"""Remove pods that no kubelet removes: those of a deleted node, after a while, and those that never had a node.
 
 Go: pkg/controller/podgc/gc_controller.go
 """
@@ -16,7 +16,7 @@ QUARANTINE = 40.0
 
 
 class PodGarbageCollector(base.WatchController):
-    """quarantine is for how many seconds a node may be away until its pods are lost."""
+    """Remove pods. A node may be missing for `quarantine` seconds before its pods are removed."""
 
     name = "podgarbage"
     resources = ("nodes", "pods")
@@ -25,7 +25,7 @@ class PodGarbageCollector(base.WatchController):
         super().__init__()
         self.quarantine = quarantine
         self._alarms = Alarms("garbage-quarantine")
-        self._nodes: dict[str, str] = {}  # uids by name
+        self._nodes: dict[str, str] = {}  # The value is the UID of the node of this name.
         self._missing: set[str] = set()
 
     def start(self, server: Server) -> None:
@@ -76,11 +76,11 @@ class PodGarbageCollector(base.WatchController):
                     for pod in self.store.list("pods", field_selector=f"spec.nodeName={node}"):
                         self._lose(pod)
         except ApiError as err:
-            # Somebody else changed the pod: its event leads here again.
+            # Somebody else has changed the pod, and its event leads here again.
             klog.error_s(err, "Failed to delete the pods of a node that is gone", node=node)
 
     def _lose(self, pod: Object) -> None:
-        """Delete a pod that nobody will ever tell about again."""
+        """Delete a pod about which no kubelet will report any more."""
         metadata = pod["metadata"]
         base.change(self.store, "pods", metadata["name"], metadata["namespace"], _fail, "status")
         base.delete_if_exists(self.store, "pods", pod, grace_period_seconds=0)

@@ -1,8 +1,9 @@
-"""A small scheduler: binds pods to nodes whose taints they tolerate, that they ask for, and that have room for them.
+"""Bind pods to nodes that match their selectors, whose taints they tolerate, and that have room for them.
 
 Go: pkg/scheduler/schedule_one.go, and of pkg/scheduler/framework/plugins nodeunschedulable, tainttoleration,
-nodeaffinity, nodeports and noderesources, as far as they filter. Among the nodes that will do it takes the one with
-fewest pods. Nobody is preempted.
+nodeaffinity, nodeports and noderesources, as far as they filter. Of the nodes that pass the filters this scheduler
+takes
+the one with the fewest pods. It preempts no pod.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_VICTIMS = "No preemption victims found for incoming pod"
 
 @dataclass(frozen=True)
 class Placed:
-    """A pod that takes room."""
+    """Describe a pod that occupies a node."""
 
     node: str
     pod: v1.Pod
@@ -41,14 +42,14 @@ class Placed:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a pod cannot go to a node, and whether it could if others went."""
+    """Describe why a node rejects a pod, and whether it could accept the pod if other pods left."""
 
     reasons: tuple[str, ...]
     resolvable: bool = False
 
 
 class Scheduler(base.WatchController):
-    """Tries a pod when it comes or changes, and all that wait whenever a node changes or a pod makes room."""
+    """Try a pod when it is new or changes, and all waiting pods when a node changes or a pod makes room."""
 
     name = "scheduler"
     resources = ("nodes", "pods")
@@ -56,12 +57,12 @@ class Scheduler(base.WatchController):
     def __init__(self) -> None:
         super().__init__()
         self._nodes: dict[str, Object] = {}
-        # What is taken of each node; made when it is asked for.
+        # Each value describes the occupied parts of a node. It is created on demand.
         self._infos: dict[str, framework.NodeInfo] = {}
-        # Those that take room on a node, and those that wait for one, by their uid.
+        # Both maps have UIDs as keys: of pods that occupy a node, and of pods that wait for one.
         self._placed: dict[str, Placed] = {}
         self._waiting: dict[str, Object] = {}
-        # What was last said of those that wait.
+        # The value is the last message about the waiting pod with this UID.
         self._told: dict[str, str] = {}
 
     def handle(self, resource: str, event: WatchEvent) -> None:
@@ -91,7 +92,7 @@ class Scheduler(base.WatchController):
             self._try(pod)
 
     def _place(self, uid: str, placed: Placed | None) -> None:
-        """Note what a pod takes, and try those that wait if it takes something else than before."""
+        """Record what a pod occupies, and try the waiting pods if that has changed."""
         before = self._placed.pop(uid, None)
         if placed is not None:
             self._placed[uid] = placed
@@ -108,7 +109,7 @@ class Scheduler(base.WatchController):
             self._try(pod)
 
     def _try(self, pod: Object) -> None:
-        """Bind a pod, or keep it for later and say why."""
+        """Bind a pod, or keep it for later and report the reason."""
         uid = pod["metadata"]["uid"]
         self._waiting[uid] = pod
         typed = codec.convert(pod, v1.Pod)
@@ -136,7 +137,7 @@ class Scheduler(base.WatchController):
             self.store.create("pods", binding, subresource="binding")
         except ApiError as err:
             if err.code in (404, 409):
-                return  # gone, or bound by another
+                return  # The pod is deleted, or another scheduler has bound it.
             raise
         self._told.pop(metadata["uid"], None)
         self._place(metadata["uid"], replace(_placed(pod), node=node))
@@ -163,7 +164,7 @@ class Scheduler(base.WatchController):
         self.store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
 
     def _fault(self, pod: v1.Pod, name: str) -> Fault | None:
-        """What the first filter says that refuses a node; None if the pod can go there."""
+        """Return the fault of the first filter that rejects the node, or None if the pod can run there."""
         node = self._nodes[name]
         spec = node.get("spec") or {}
         tolerations: list[Object] = codec.to_builtins(pod.spec.tolerations)
@@ -178,7 +179,7 @@ class Scheduler(base.WatchController):
         if not nodeports.fits(pod, info):
             return Fault((nodeports.ERR_REASON,), resolvable=True)
         if lacking := noderesources.fits(pod, info):
-            # Where even the empty node is too small, nobody's going helps.
+            # If even the empty node is too small, preempting other pods does not help.
             too_small = any(each.requested > each.capacity for each in lacking if each.resource_name != "pods")
             return Fault(tuple(each.reason for each in lacking), resolvable=not too_small)
         return None
@@ -197,7 +198,7 @@ def _is_ours(spec: Mapping[str, Any]) -> bool:
 
 
 def _matters(node: Object) -> object:
-    """What of a node decides about pods."""
+    """Return the parts of a node that matter to pods."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     return (
         node["metadata"].get("labels"),
@@ -208,7 +209,7 @@ def _matters(node: Object) -> object:
 
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
-    """Whether one of the tolerations is for this taint."""
+    """Report whether one of the tolerations tolerates this taint."""
     return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
@@ -227,12 +228,12 @@ def _placed(pod: Object) -> Placed:
 
 
 def _takes(placed: Placed) -> object:
-    """What matters to others; host ports never change."""
+    """Return what matters to other pods. Host ports are not included because they never change."""
     return placed.node, placed.requests
 
 
 def _fit_error(pod: Object, faults: list[Fault]) -> str:
-    """Why no node will do, as the scheduler says it."""
+    """Return the scheduler's message that no node fits."""
     if not faults:
         return "no nodes available to schedule pods"
     count = len(faults)

@@ -1,4 +1,4 @@
-"""Approves and signs certificate signing requests.
+"""Approve and sign certificate signing requests.
 
 Go: pkg/controller/certificates/approver/sarapprove.go and pkg/controller/certificates/signer/signer.go
 """
@@ -26,10 +26,10 @@ _SHORTEST = datetime.timedelta(minutes=10)
 
 @dataclass
 class Policy:
-    """What becomes of requests. Each may be changed at any time, and holds for what comes after.
+    """Configure what happens to requests. Each field may change at any time and applies to later requests.
 
-    Approval of a node's client certificate takes a user who may have one, as upstream's does; lifetime is what a
-    certificate lives for that does not ask for less.
+    As upstream, the controller approves a node's client certificate only if the user may have one. `lifetime` is that
+    of a certificate whose request does not want a shorter one.
     """
 
     approve_clients: bool = True
@@ -38,7 +38,7 @@ class Policy:
     fail: bool = False
     sign: bool = True
     lifetime: datetime.timedelta = datetime.timedelta(days=365)
-    # For tests of rotation: what a certificate lives for, whatever it asks for, and however short that is.
+    # In tests of the rotation, this is the lifetime of a certificate whatever its request wants. It may be very short.
     forced_lifetime: datetime.timedelta | None = None
 
 
@@ -53,7 +53,7 @@ class Signing(base.WatchController):
         self._authorizer = authorizer
 
     def reconsider(self) -> None:
-        """Look again at the requests that nobody decided about, after the policy changed."""
+        """Check the undecided requests again after a change of the policy."""
         with self._lock:
             for csr in self.store.list("certificatesigningrequests"):
                 self._decide(csr)
@@ -76,10 +76,8 @@ class Signing(base.WatchController):
         elif message := self._approval(csr):
             self._add_condition(csr, "Approved", "AutoApproved", message, "approval")
 
-    # Approval.
-
     def _approval(self, csr: Object) -> str:
-        """What to say of a request that is to be approved; nothing if it is not."""
+        """Return the message of a request's approval, or "" if it is not approved."""
         spec = csr["spec"]
         try:
             request = certificates.decode_request(spec["request"])
@@ -110,8 +108,6 @@ class Signing(base.WatchController):
             subresource=kind,
         )
         return self._authorizer.authorize(request)[0]
-
-    # Signing.
 
     def _sign(self, csr: Object) -> None:
         spec = csr["spec"]

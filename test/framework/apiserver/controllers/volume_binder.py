@@ -1,7 +1,7 @@
-"""Binds claims to volumes that are there, and lets sizes grow. Nothing is provisioned; a test makes its volumes.
+"""Bind claims to existing volumes, and expand volumes. The module provisions nothing: a test creates its volumes.
 
-Go: pkg/controller/volume/persistentvolume/pv_controller.go; of kubernetes-csi's external-resizer what a driver that
-only needs a call on the node makes it do
+Go: pkg/controller/volume/persistentvolume/pv_controller.go; of kubernetes-csi's external-resizer the work for a driver
+that needs only a call on the node
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _RESIZE_MESSAGE = "Waiting for user to (re-)start a pod to finish file system re
 
 
 class VolumeBinder(base.WatchController):
-    """Classes that bind with the first consumer are bound at once, too.
+    """Bind claims. Claims of storage classes that wait for the first consumer are bound at once, too.
 
-    A claim takes the smallest volume that fits, one that is reserved for it before all others.
+    A claim gets the smallest volume that fits, but a volume that is reserved for it comes first.
     """
 
     name = "volumebinder"
@@ -40,8 +40,6 @@ class VolumeBinder(base.WatchController):
             self._sync_claim(metadata["name"], metadata["namespace"])
         elif volume := event.object["spec"].get("volumeName"):
             self._sync_volume(volume)
-
-    # Volumes.
 
     def _sync_volume(self, name: str) -> None:
         volume = base.find(self.store, "persistentvolumes", name)
@@ -67,8 +65,6 @@ class VolumeBinder(base.WatchController):
 
         base.change(self.store, "persistentvolumes", name, "", mutate, "status")
 
-    # Claims.
-
     def _sync_claim(self, name: str, namespace: str) -> None:
         claim = base.find(self.store, "persistentvolumeclaims", name, namespace)
         if claim is None or claim["metadata"].get("deletionTimestamp"):
@@ -90,7 +86,7 @@ class VolumeBinder(base.WatchController):
         return min(fitting, key=lambda each: (not each["spec"].get("claimRef"), _size(each)), default=None)
 
     def _bind(self, volume: Object, claim: Object) -> None:
-        """Each step leaves what the next start of the controller completes."""
+        """Bind a volume and a claim. If the controller stops after any of the steps, its next start completes them."""
         volume_name, metadata = volume["metadata"]["name"], claim["metadata"]
         reference = base.reference("PersistentVolumeClaim", claim)
 
@@ -141,10 +137,8 @@ class VolumeBinder(base.WatchController):
         if not any(each["involvedObject"].get("uid") == involved["uid"] and each["reason"] == reason for each in known):
             base.record(self.store, involved, NAME, kind, reason, message)
 
-    # Sizes.
-
     def _grow(self, volume_name: str, name: str, namespace: str) -> None:
-        """Give a claim's volume the size that is asked for, and leave it to the node to let the file system follow."""
+        """Set the requested size of a claim's volume. The node then expands the file system."""
         volume = base.find(self.store, "persistentvolumes", volume_name)
         claim = base.find(self.store, "persistentvolumeclaims", name, namespace)
         if volume is None or claim is None or "csi" not in volume["spec"]:
@@ -178,7 +172,7 @@ class VolumeBinder(base.WatchController):
 
 
 def _is_free_for(volume: Object, claim: Object) -> bool:
-    """Whether a volume is this claim's, reserved for it, or nobody's."""
+    """Report whether a volume is bound to this claim, reserved for it, or free."""
     reference = volume["spec"].get("claimRef")
     if not reference:
         return not volume["metadata"].get("deletionTimestamp")
@@ -200,7 +194,7 @@ def _fits(volume: Object, claim: Object) -> bool:
 
 
 def _selects(selector: Object, labels: Object) -> bool:
-    """Whether a selector's labels are there; its expressions are not looked at."""
+    """Report whether the labels have those of a selector. The selector's expressions are ignored."""
     return all(labels.get(name) == value for name, value in (selector.get("matchLabels") or {}).items())
 
 

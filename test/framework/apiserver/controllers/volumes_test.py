@@ -20,7 +20,7 @@ ATTACHMENT = Attachable(UNIQUE, "d.example", "h1", "v1").attachment_name("n1")
 
 @pytest.fixture
 def server() -> APIServer:
-    """With a namespace; its store works although it does not listen."""
+    """Return a server with a namespace. Its store works although the server does not listen."""
     server = APIServer()
     base.create_unless_exists(server.store, "namespaces", {"metadata": {"name": "ns"}})
     return server
@@ -28,7 +28,7 @@ def server() -> APIServer:
 
 @pytest.fixture
 def running(server: APIServer) -> Iterator[Callable[[Any], Any]]:
-    """Starts controllers that end with the test."""
+    """Return a function that starts controllers. They stop at the end of the test."""
     started = []
 
     def start(controller: Any) -> Any:
@@ -87,9 +87,6 @@ def phase(wanted: str) -> Callable[[Object], object]:
     return lambda obj: obj["status"].get("phase") == wanted
 
 
-# --- Binding ---------------------------------------------------------------------------------------
-
-
 def test_a_claim_and_a_volume_find_each_other(server: APIServer, running: Callable[[Any], Any]) -> None:
     running(controllers.VolumeBinder())
     server.store.create("persistentvolumeclaims", claim(size="500Mi"))
@@ -135,7 +132,7 @@ def test_what_fits(
 ) -> None:
     server.store.create("persistentvolumes", has)
     server.store.create("persistentvolumeclaims", wants)
-    # Bound after it: what does not fit had its chance.
+    # This claim is bound last. A claim that is not bound by then does not fit.
     server.store.create("persistentvolumes", volume("last", handle="h2", storageClassName="last"))
     server.store.create("persistentvolumeclaims", claim("last", storageClassName="last"))
     binder = running(controllers.VolumeBinder())
@@ -192,9 +189,6 @@ def test_a_claim_grows(server: APIServer, running: Callable[[Any], Any]) -> None
     assert server.store.get("persistentvolumes", "v1")["spec"]["capacity"] == {"storage": "2Gi"}
 
 
-# --- Ephemeral volumes -----------------------------------------------------------------------------
-
-
 TEMPLATE: Object = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -226,12 +220,9 @@ def test_a_claim_that_is_not_the_pods(server: APIServer, running: Callable[[Any]
     server.store.get("persistentvolumeclaims", "p-data", "ns")
 
 
-# --- Attaching -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def claimed(server: APIServer, running: Callable[[Any], Any]) -> None:
-    """A node, and a claim that is bound to a volume that has to be attached."""
+    """Create a node, and a claim that is bound to a volume that must be attached."""
     server.store.create("nodes", {"metadata": {"name": "n1"}})
     running(controllers.VolumeBinder())
     server.store.create("persistentvolumes", volume())
@@ -263,7 +254,7 @@ def test_a_volume_is_attached_while_a_pod_wants_or_the_node_uses_it(
     assert attachment["status"] == {"attached": True, "attachmentMetadata": {"attachedTo": "n1"}}
     use(server, UNIQUE)
     server.store.delete("pods", "p", "ns", grace_period_seconds=0)
-    # A second pod comes and goes: by then the first one's end has been seen.
+    # A second pod comes and goes. After that, the controller has seen the end of the first pod.
     server.store.create("pods", pod("q", iscsi={"targetPortal": "t", "iqn": "iqn.2026-01.x:y", "lun": 1}))
     iscsi = "kubernetes.io/iscsi/t:iqn.2026-01.x:y:1"
     wait(server, "nodes", "n1", lambda node: names_attached(node) == [UNIQUE, iscsi])
@@ -315,8 +306,6 @@ def test_a_node_that_is_gone_has_nothing_attached(server: APIServer, running: Ca
     server.store.delete("nodes", "n1")
     wait_gone(server, "volumeattachments", ATTACHMENT)
 
-
-# --- What is valid ---------------------------------------------------------------------------------
 
 PV, PVC, VA, CSI, NODE, CLASS = (
     "persistentvolumes",

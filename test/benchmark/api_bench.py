@@ -1,7 +1,7 @@
-"""What the kubelet costs with an API server: pods from there, their statuses, and standing idle.
+"""Measure the kubelet's cost with an API server: pods from there, their statuses, and an idle node.
 
-The API server and the fake runtime are processes of their own, so that figures are the kubelet's alone. Times are
-from a request of ours until a watch of ours shows its outcome.
+The API server and the fake runtime are separate processes, so that the figures are the kubelet's alone. Times are from
+a request of the benchmark until its watch shows the result.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from pkg.client_go.tools import cache, clientcmd, record
 
 NODE = "bench"
 NAMESPACE = "default"
-# Nobody answers there; pods want to be told an address.
+# No DNS server answers at this address, but pods need one in their configuration.
 CLUSTER_DNS = "10.96.0.10"
 _TIMEOUT = 120.0
-# How often what takes no time is measured; the median counts.
+# Short operations are repeated this often. The result is the median.
 _REPEATS = 5
 
 
 def new_client(server: APIServer) -> kubernetes.Clientset:
-    """A client without limits."""
+    """Return a client without a rate limit."""
     config = clientcmd.build_config_from_flags("", str(server.admin_kubeconfig))
     config.qps = -1.0
     return kubernetes.new_for_config(config)
@@ -61,14 +61,14 @@ def is_ready(obj: v1.Pod | v1.Node) -> bool:
 
 
 class Watched:
-    """The objects that a watch has shown to be ready, and those it has shown to be gone."""
+    """Hold the names of the objects that a watch has shown as ready, and of those that it has shown as deleted."""
 
     def __init__(self, client: kubernetes.ResourceClient[v1.Pod] | kubernetes.ResourceClient[v1.Node]) -> None:
-        self._changed = threading.Condition()  # guards the two sets
+        self._changed = threading.Condition()  # The condition guards the two sets.
         self._ready: set[str] = set()
         self._gone: set[str] = set()
         ctx, self._cancel = golang.with_cancel(golang.background())
-        # Bookmarks keep a watch alive that shows no change for long.
+        # Bookmarks keep a watch alive that shows no change for a long time.
         self._watch = client.watch(ctx, metav1.ListOptions(allow_watch_bookmarks=True))
         self._thread = golang.go(self._run, name="bench-watch")
 
@@ -98,7 +98,7 @@ class Watched:
 
 
 class Pods:
-    """Pods of the benchmark on its node."""
+    """Start and delete pods of the benchmark on its node."""
 
     def __init__(self, client: kubernetes.Clientset) -> None:
         self._client = client.core_v1.pods(NAMESPACE)
@@ -108,7 +108,7 @@ class Pods:
         self._watched.stop()
 
     def start(self, *names: str) -> float:
-        """Seconds from the first request until all are ready."""
+        """Create pods, and return the seconds from the first request until all are ready."""
         begin = time.monotonic()
         for name in names:
             self._client.create(golang.background(), new_pod(name))
@@ -116,7 +116,7 @@ class Pods:
         return time.monotonic() - begin
 
     def delete(self, *names: str) -> float:
-        """Seconds from the first request until all are gone."""
+        """Delete pods, and return the seconds from the first request until all are gone."""
         begin = time.monotonic()
         for name in names:
             self._client.delete(golang.background(), name)
@@ -126,7 +126,7 @@ class Pods:
 
 @contextmanager
 def hollow_node() -> Iterator[tuple[APIServer, HollowKubelet, kubernetes.Clientset]]:
-    """An API server and a kubelet that is about to be started."""
+    """Run an API server, and yield it with a kubelet that the caller starts and a client."""
     with (
         tempfile.TemporaryDirectory(prefix="bench.") as name,
         api_server(Path(name)) as server,
@@ -136,7 +136,7 @@ def hollow_node() -> Iterator[tuple[APIServer, HollowKubelet, kubernetes.Clients
         flags = (
             f"--kubeconfig={server.node_kubeconfig(NODE)}",
             f"--cert-dir={directory}/pki",
-            # Without it, the kubelet has something to complain of for each pod.
+            # Without this flag, the kubelet emits a warning for each pod.
             f"--cluster-dns={CLUSTER_DNS}",
         )
         kubelet = HollowKubelet(directory, endpoint, flags)
@@ -149,7 +149,7 @@ def hollow_node() -> Iterator[tuple[APIServer, HollowKubelet, kubernetes.Clients
 
 
 def start_until_ready(kubelet: HollowKubelet, client: kubernetes.Clientset) -> float:
-    """Seconds from the start of the process until the node is ready."""
+    """Return the seconds from the start of the process until the node is ready."""
     nodes = Watched(client.core_v1.nodes())
     begin = time.monotonic()
     kubelet.start()
@@ -168,11 +168,11 @@ def start_to_node_ready_seconds() -> float:
 
 
 def pod_lives() -> dict[str, float]:
-    """Seconds for a pod to be ready and to be gone, and the calls that one life takes, by verb and resource."""
+    """Return the seconds until a pod is ready and until it is gone, and its calls by verb and resource."""
     with hollow_node() as (server, kubelet, client):
         start_until_ready(kubelet, client)
         pods = Pods(client)
-        # What the node itself has to say comes first.
+        # The node's own first requests must not count.
         golang.background().wait(3.0)
         started, deleted = [], []
         server.clear_calls()
@@ -186,14 +186,14 @@ def pod_lives() -> dict[str, float]:
     figures = {"create to Ready": statistics.median(started), "delete to gone": statistics.median(deleted)}
     for call in ("get pods", "patch pods/status", "delete pods", "create events"):
         figures[call] = calls.pop(call, 0) / _REPEATS
-    # The node's lease has its own time.
+    # The calls for the node's lease do not depend on pods.
     of_node = ("get nodes", "get leases", "create leases", "update leases")
     figures["others"] = sum(count for call, count in calls.items() if call not in of_node) / _REPEATS
     return figures
 
 
 def burst(count: int = 100) -> dict[str, float]:
-    """Seconds for pods that come at once to be ready and to be gone, and what that costs."""
+    """Return the seconds until pods that are created at once are ready and until they are gone, and the CPU seconds."""
     with hollow_node() as (_, kubelet, client):
         start_until_ready(kubelet, client)
         pods = Pods(client)
@@ -210,7 +210,7 @@ def burst(count: int = 100) -> dict[str, float]:
 
 
 def idle(count: int = 50, seconds: float = 60.0) -> dict[str, float]:
-    """What a kubelet costs that has nothing to do, and what it asks the API server meanwhile."""
+    """Return the cost of an idle kubelet, and its calls of the API server."""
     with hollow_node() as (server, kubelet, client):
         start_until_ready(kubelet, client)
         pods = Pods(client)
@@ -233,7 +233,7 @@ def idle(count: int = 50, seconds: float = 60.0) -> dict[str, float]:
 
 
 def source_milliseconds(count: int = 500, rounds: int = 20) -> dict[str, float]:
-    """CPU time of the pods' source: for a list of so many pods, of which none has changed, and for a change of one."""
+    """Return the CPU time of the API source for a list of unchanged pods, and for a change of one pod."""
     ctx, cancel = golang.with_cancel(golang.background())
     with tempfile.TemporaryDirectory(prefix="bench.") as directory, api_server(Path(directory)) as server:
         client = new_client(server)
@@ -263,7 +263,10 @@ class _NoObserver:
 
 
 def _pod_source(ctx: golang.Context) -> cache.UndeltaStore[v1.Pod]:
-    """What a reflector writes to, the merge that it leads to, and somebody who takes what comes of that."""
+    """Return the store to which a reflector writes, with the merge of the sources behind it.
+
+    A consumer receives the updates.
+    """
     mode = kubeletconfig.POD_CONFIG_NOTIFICATION_INCREMENTAL
     pod_config = kubeletconfig.PodConfig(mode, record.StandaloneRecorder(), _NoObserver())
     golang.go(lambda: [None for _ in pod_config.updates()], name="bench-updates")
@@ -276,7 +279,7 @@ def _pod_source(ctx: golang.Context) -> cache.UndeltaStore[v1.Pod]:
 
 
 def on_containerd(count: int = 30) -> dict[str, float]:
-    """Seconds for pods to be ready and to be gone on a containerd of their own: one, and so many at once."""
+    """Return the seconds until pods on a containerd are ready and gone: for one pod, and for `count` pods at once."""
     with tempfile.TemporaryDirectory(prefix="bench.") as name, api_server(Path(name)) as server:
         directory = Path(name)
         containerd, client = Containerd(directory), new_client(server)

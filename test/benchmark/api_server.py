@@ -1,6 +1,6 @@
-"""The test API server as a process of its own, so that what it costs is not taken for the kubelet's.
+"""Run the test API server as a separate process, so that its cost does not count as the kubelet's.
 
-It is told by lines on its standard input what to do, and answers each with a line of JSON.
+Each line on its standard input is a command, and it answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class APIServer:
-    """The process as its starter sees it. `admin_kubeconfig`: of a user who may do everything."""
+    """Control the API server's process. `admin_kubeconfig` is that of a user with all permissions."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "apiserver.log"
@@ -40,16 +40,16 @@ class APIServer:
         return Path(self._ask("node-kubeconfig", node))
 
     def clear_calls(self) -> None:
-        """Forget the calls counted so far."""
+        """Forget the calls that have been counted so far."""
         self._ask("clear", "")
 
     def calls(self, node: str) -> dict[str, int]:
-        """How many calls of a node's kubelet were answered, by verb and resource: {"patch pods/status": 3}."""
+        """Return the number of answered calls of a node's kubelet, by verb and resource: {"patch pods/status": 3}."""
         found: dict[str, int] = self._ask("calls", f"system:node:{node}")
         return found
 
     def stop(self) -> None:
-        """End it, which it does when its input ends."""
+        """Close the input of the process, and wait for its end."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(20)
@@ -79,7 +79,7 @@ def api_server(directory: Path) -> Iterator[APIServer]:
 
 
 def main(directory: Path) -> None:
-    # Pods are as they would be on a node that stays: none are taken from it because it is slow to report.
+    # The node keeps its pods as a healthy node does, even if it reports slowly.
     with cluster.Cluster(directory, cluster.Options(node_grace_period=None)) as running:
         print(json.dumps(str(running.admin_kubeconfig)), flush=True)
         for line in sys.stdin:

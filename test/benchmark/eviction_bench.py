@@ -1,6 +1,7 @@
-"""A node full of pods that share too little memory, when one takes it all: who goes, and how the sync loop fares.
+"""Measure a full node whose pods share too little memory while one of them takes all of it.
 
-Takes root and a containerd. The pods' cgroup has a limit, so the machine's own memory is not at stake.
+The figures are the evicted pods and the lateness of the sync loop. This needs root and a containerd. The pods' cgroup
+has a limit, so the machine's own memory is not at risk.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from framework.pods import Manifest, pod, shell
 from framework.sync_loop import Ticks
 from framework.waiting import wait_for
 
-# MiB: what all pods have together, what has to be left of it, what the hog takes in each step, and how many.
+# These are, in MiB, the memory of all pods, the amount that must stay available, and the amount that the hog takes in
+# each step; and the number of steps.
 _SHARED, _LEFT, _STEP, _STEPS = 1536, 512, 64, 18
-# Seconds of the loop without any pressure, to compare with; and after the hog is gone.
+# These are the seconds of the loop without pressure, for comparison, and the seconds after the hog's eviction.
 _CALM, _AFTERWARDS = 15.0, 12.0
 _TIMEOUT = 180.0
 
 
 def pressure(count: int = 110) -> dict[str, float]:
-    """Seconds until the hog is gone, lateness of the loop's ticks, and how many others went or were started again."""
+    """Return figures of the eviction of a pod that takes all memory.
+
+    These are the seconds until its eviction, the lateness of the loop's ticks, and the evictions and restarts of other
+    pods.
+    """
     with tempfile.TemporaryDirectory(prefix="bench.") as name, Cluster(Path(name, "cluster")) as cluster:
         history, containerd = PodHistory(cluster.store), Containerd(Path(name))
         node: ContainerdNode | None = None

@@ -1,6 +1,6 @@
-"""How fast channels and select are.
+"""Measure the speed of channels and select.
 
-Each function runs for about `seconds` and returns operations per second.
+Each function runs for about `seconds` seconds and returns operations per second.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _BATCH = 200
 
 
 def selects_with_default_per_second(seconds: float = 1.0) -> float:
-    """Looks at 7 idle channels, as many as the kubelet's sync loop has, and finds nothing to do."""
+    """Look at 7 idle channels, as many as the kubelet's sync loop has, with nothing to receive."""
     cases: list[golang.Case] = [golang.Channel(1) for _ in range(6)]
     cases.append(golang.Ticker(3600).channel)
     return _rate(lambda: golang.select(*cases, default=True), seconds)
 
 
 def selects_of_ready_per_second(seconds: float = 1.0) -> float:
-    """Takes from 7 channels that are all ready."""
+    """Receive from 7 channels that are all ready."""
     cases: list[golang.Channel[None]] = [golang.Channel() for _ in range(7)]
     for case in cases:
         case.close()
@@ -30,29 +30,29 @@ def selects_of_ready_per_second(seconds: float = 1.0) -> float:
 
 
 def buffered_values_per_second(seconds: float = 1.0) -> float:
-    """Values through a channel with room for 100, from one thread to another."""
+    """Send values through a channel with room for 100, from one thread to another."""
     return _transfer_rate(golang.Channel(100), seconds)
 
 
 def hand_offs_per_second(seconds: float = 1.0) -> float:
-    """Values through an unbuffered channel: each is a meeting of two threads."""
+    """Send values through an unbuffered channel, at which two threads meet for each value."""
     return _transfer_rate(golang.Channel(), seconds)
 
 
 def select_hand_offs_per_second(seconds: float = 1.0) -> float:
-    """Values to a thread that blocks in a select over 7 channels each time."""
+    """Send values to a thread that blocks in a select over 7 channels for each value."""
     there: golang.Channel[int] = golang.Channel()
     return _select_hand_off_rate(there, there.send, seconds)
 
 
 def queue_hand_offs_per_second(seconds: float = 1.0) -> float:
-    """Values to a thread that blocks in a select over 6 channels and a plain queue each time."""
+    """Send values to a thread that blocks in a select over 6 channels and a plain queue for each value."""
     there: queue.Queue[int] = queue.Queue()
     return _select_hand_off_rate(there, there.put, seconds)
 
 
 def idle_select_cpu_share(seconds: float = 1.0) -> float:
-    """CPU seconds a second that a thread costs while it blocks in a select over 7 channels."""
+    """Return the CPU seconds per second of a thread that blocks in a select over 7 channels."""
     cases: list[golang.Case] = [golang.Channel() for _ in range(6)]
     cases.append(golang.Ticker(3600).channel)
     before = process_time()

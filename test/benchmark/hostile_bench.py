@@ -1,8 +1,8 @@
-"""What the worst pods and clients that the tests know do to a kubelet, a bystander's pod and other clients.
+"""Measure the harm of the tests' worst pods and clients to a kubelet, a bystander's pod and other clients.
 
     PYTHONPATH=.:test .venv/bin/python test/benchmark/hostile_bench.py pods|anonymous|logs [SECONDS]
 
-measures one of them, for ten minutes unless told otherwise. That of pods takes root and a containerd.
+This measures one of the attacks, by default for ten minutes. The attack with pods needs root and a containerd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from framework.hostile import attack
 
 _SECONDS = 600.0
-# Before and after.
+# These are the seconds of the measurements before and after the attack.
 _CALM, _SETTLING = 30.0, 30.0
 
 ATTACKS: Mapping[str, Callable[[attack.Times], attack.Harm]] = {
@@ -24,7 +24,7 @@ ATTACKS: Mapping[str, Callable[[attack.Times], attack.Harm]] = {
 
 
 def attacked(kind: str, seconds: float = _SECONDS) -> dict[str, float]:
-    """Figures by name; times are in milliseconds, memory is in MiB."""
+    """Return figures by name. Times are in milliseconds, memory is in MiB."""
     harm = ATTACKS[kind](attack.Times(_CALM, seconds, _SETTLING))
     print(f"{kind}: {dict(harm.done)}", *harm.attacked.refused[:5], file=sys.stderr, sep="\n")
     return {

@@ -1,6 +1,6 @@
-"""What the kubelet costs: relisting, a burst of pods, standing idle, starting.
+"""Measure the kubelet's cost: of relisting, of a burst of pods, of an idle node, and of its start.
 
-The fake runtime is a process of its own, so that figures are the kubelet's alone.
+The fake runtime is a separate process, so that the figures are the kubelet's alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 
 @contextmanager
 def fake_runtime(directory: Path) -> Iterator[str]:
-    """A fake runtime in its own process; its endpoint."""
+    """Run a fake runtime in its own process, and yield its endpoint."""
     socket = directory / "cri.sock"
     command = [sys.executable, "-m", "kubelet.cri.remote.fake", "--socket", str(socket), "--image", IMAGE]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
@@ -51,7 +51,7 @@ def fake_runtime(directory: Path) -> Iterator[str]:
 
 @dataclass
 class HollowKubelet:
-    """A kubelet process over a fake runtime, and what the kernel says of it."""
+    """Run a kubelet process on a fake runtime, and read its figures from the kernel."""
 
     directory: Path
     endpoint: str
@@ -122,13 +122,13 @@ class HollowKubelet:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used so far."""
+    """Return the CPU seconds that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
 
 
 def process_status(pid: int, name: str) -> int:
-    """A number of /proc/PID/status."""
+    """Return a number from /proc/PID/status."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
@@ -147,7 +147,7 @@ def hollow_kubelet() -> Iterator[HollowKubelet]:
 
 
 def startup_seconds() -> dict[str, float]:
-    """From the start of the process until it is healthy, and until it has acted on its first pod."""
+    """Return the seconds from the start of the process until it is healthy, and until it has handled its first pod."""
     with hollow_kubelet() as kubelet:
         kubelet.write_pods(1)
         found: dict[str, float] = {}
@@ -160,7 +160,7 @@ def startup_seconds() -> dict[str, float]:
 
 
 def burst_and_idle(count: int = 100, idle_seconds: float = 30.0) -> dict[str, float]:
-    """Seconds for a burst of pods to run, then what the kubelet costs with all of them idle."""
+    """Return the seconds until a burst of pods runs, and then the kubelet's cost while all of them are idle."""
     with hollow_kubelet() as kubelet:
         wait_for("the sync loop", lambda: kubelet.logged("Starting kubelet main sync loop"), 30)
         begin, cpu = time.monotonic(), cpu_seconds(kubelet.pid)
@@ -182,7 +182,7 @@ def burst_and_idle(count: int = 100, idle_seconds: float = 30.0) -> dict[str, fl
 
 
 def relist_cpu_milliseconds(pods: int, rounds: int = 20) -> float:
-    """CPU time of one relist in which nothing changed."""
+    """Return the CPU time of a relist without changes."""
     ctx, cancel = golang.with_cancel(golang.background())
     with tempfile.TemporaryDirectory(prefix="bench.") as directory, fake_runtime(Path(directory)) as endpoint:
         service = remote.RemoteRuntimeService(ctx, endpoint, 10.0)
@@ -206,7 +206,7 @@ def relist_cpu_milliseconds(pods: int, rounds: int = 20) -> float:
 
 
 def _run_pod(ctx: golang.Context, service: remote.RemoteRuntimeService, number: int) -> None:
-    """One pod of one container, with the labels and annotations by which the kubelet knows it."""
+    """Run a pod of one container, with the labels and annotations by which the kubelet recognizes it."""
     uid = f"00000000-0000-0000-0000-{number:012}"
     labels = {
         "io.kubernetes.pod.name": f"pod-{number}",

@@ -1,4 +1,4 @@
-"""What the live view costs: while nobody looks, and when somebody does."""
+"""Measure the cost of the live view, with and without a viewer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kubelet.liveview import collector, history
 from kubelet.liveview.history import History
 from pkg.api.core import v1
 
-# What an idle node does in a second: ticks of the sync loop and of housekeeping; the two lists of a relist, and the
-# runtime's status every five seconds.
+# These happen on an idle node every second: ticks of the sync loop and of housekeeping, the two lists of a relist, and,
+# every five seconds, a request for the runtime's status.
 EVENTS_A_SECOND = 1.5
 CALLS_A_SECOND = 2.2
 
 
 def unwatched() -> dict[str, float]:
-    """CPU microseconds of what is noted, the share of a core that this is on an idle node, kB kept for 100 pods."""
+    """Return the CPU microseconds of a record, the share of a core on an idle node, and the kB kept for 100 pods."""
     event = _microseconds(_note_event(History(9)))
     calls = History(9).calls
     call = _microseconds(lambda: _note_call(calls))
@@ -32,7 +32,7 @@ def unwatched() -> dict[str, float]:
 
 
 def watched(pods: int = 100) -> float:
-    """CPU milliseconds of one snapshot with so many pods, of which there is one a second however many look."""
+    """Return the CPU milliseconds of a snapshot with `pods` pods, taken each second for any number of viewers."""
     from kubelet.liveview.testing import ObservedKubelet
     from kubelet.testing import new_pod
 

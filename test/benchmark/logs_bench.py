@@ -1,6 +1,7 @@
-"""How fast logs are read, and what two hundred followers cost.
+"""Measure the speed of reading logs, and the cost of two hundred followers.
 
-The fake runtime and the clients are in this process, the kubelet is one of its own. The logs are this bench's.
+The fake runtime and the clients run in this process, and the kubelet in a separate one. The benchmark itself writes the
+logs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ROUNDS = 30
 _ROUND = 0.1  # seconds
 _IDLE = 10.0
 _SIZE = 100 << 20
-# As it is for most programs that write to both streams.
+# The mix of streams is typical of programs that write to both streams.
 _LINES = [line(0, stream)[:-2] + b"x" * 60 + b"\x03\n" for stream in ("stdout", "stdout", "stderr")]
 _CONFIG = {
     "enableServer": True,
@@ -43,7 +44,7 @@ class _Nowhere:
 
 
 def reading() -> dict[str, float]:
-    """MB of a log file a second of CPU, by what is asked for, without the network."""
+    """Return the MB of a log file per second of CPU for different requests, without the network."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="bench.") as directory:
         log = Path(directory, "0.log")
@@ -70,7 +71,7 @@ def _fill(log: Path) -> None:
 
 
 def following() -> dict[str, float]:
-    """Seconds from a line's being written to its arrival, and what the kubelet needs meanwhile."""
+    """Return the seconds from the writing of a line to its arrival, and the kubelet's resource usage meanwhile."""
     with _hollow_kubelet() as kubelet:
         found = {"a whole log for one before, MB a second": _download(kubelet)}
         memory = process_status(kubelet.pid, "VmRSS")
@@ -117,7 +118,7 @@ def _target(kubelet: HollowKubelet, i: int, follow: str = "true") -> str:
 
 
 def _download(kubelet: HollowKubelet) -> float:
-    """MB of the file a second, over TLS."""
+    """Return the MB of the file per second, over TLS."""
     name = kubelet.full_name("p0")
     (log,) = [log for log in _logs(kubelet) if f"_{name}_" in str(log)]
     _fill(log)
@@ -130,7 +131,7 @@ def _download(kubelet: HollowKubelet) -> float:
 
 
 def _write_rounds(kubelet: HollowKubelet, followers: list[Follower]) -> list[float]:
-    """Write a line to each log, over and over; returns how late each was at each follower, in seconds."""
+    """Repeatedly write a line to each log, and return the delay of each line at each follower in seconds."""
     late: list[float] = []
     files = [log.open("ab", buffering=0) for log in _logs(kubelet)]
     for number in range(1, _ROUNDS + 1):

@@ -1,4 +1,4 @@
-"""What it costs to show the figures of a full node's containers."""
+"""Measure the cost of the metrics pages of a full node's containers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POD = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice"
 
 
 class _Node:
-    """A recorded machine with many copies of its pod, each of two containers and a sandbox."""
+    """Copy the pod of a recorded machine many times. Each pod has two containers and a sandbox."""
 
     def __init__(self, root: Path) -> None:
         unpack_tree("v2.tree", root)
@@ -54,7 +54,7 @@ class _Node:
     def get_requested_containers_info(
         self, container_name: str, options: v2.RequestOptions
     ) -> dict[str, info.ContainerInfo]:
-        """Read anew, each time."""
+        """Return the figures, read again each time."""
         anew = v2.RequestOptions(count=options.count, recursive=options.recursive, max_age=0)
         return self._manager.get_requested_containers(container_name, anew)
 
@@ -63,7 +63,10 @@ class _Node:
 
 
 def cadvisor_page() -> dict[str, float]:
-    """Milliseconds of CPU for a page, and for the reading of its figures, each the best of some; its size in MB."""
+    """Return the CPU milliseconds of a page and of the reading of its figures, and the page's size in MB.
+
+    The times are each the best of several.
+    """
     with tempfile.TemporaryDirectory(prefix="bench.", dir="/dev/shm") as directory:
         node = _Node(Path(directory))
         registry = metrics.KubeRegistry()

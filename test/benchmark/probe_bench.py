@@ -1,6 +1,6 @@
-"""What probes cost the kubelet, and how late they are.
+"""Measure the kubelet's cost of probes, and the probes' lateness.
 
-The fake runtime, which answers exec probes, and what the others ask are processes of their own.
+The fake runtime, which answers exec probes, and the servers for the other probes are separate processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LATENESS = "kubelet_probe_lateness_seconds"
 
 
 class Servers:
-    """The process of probe_servers.py."""
+    """Control the process of probe_servers.py."""
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("probe_servers.py"))]
@@ -48,7 +48,7 @@ class Servers:
         self.http_port, self.grpc_port = json.loads(self._process.stdout.readline())
 
     def arrivals(self) -> dict[str, list[float]]:
-        """When each pod's HTTP probes came since the last call, in monotonic seconds, by path."""
+        """Return the arrivals of HTTP probes since the last call, in monotonic seconds, by path."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -63,7 +63,10 @@ class Servers:
 
 
 def new_pod(number: int, servers: Servers | None) -> dict[str, Any]:
-    """A pod of two containers with three probes: exec, HTTP, and TCP or gRPC in turn; without servers, no probe."""
+    """Return a pod of two containers with three probes: exec, HTTP, and TCP or gRPC in turn.
+
+    Without servers it has no probe.
+    """
     first: dict[str, Any] = {"name": "c", "image": IMAGE, "command": ["sleep", "100000"]}
     second = {**first, "name": "d"}
     if servers is not None:
@@ -78,7 +81,7 @@ def new_pod(number: int, servers: Servers | None) -> dict[str, Any]:
 
 
 def crowded_pod(number: int, servers: Servers) -> dict[str, Any]:
-    """A pod of ten containers with a liveness and a readiness probe each, which run every ten seconds."""
+    """Return a pod of ten containers, each with a liveness and a readiness probe that run every ten seconds."""
     common = {"periodSeconds": 10, "timeoutSeconds": 1}
     handlers: list[dict[str, Any]] = [
         {"exec": {"command": ["true"]}},
@@ -111,7 +114,7 @@ def manifest(number: int, containers: list[dict[str, Any]]) -> dict[str, Any]:
 def hollow_kubelet(
     pods: int, servers: Servers | None, new_pod: Callable[[int, Any], dict[str, Any]] = new_pod
 ) -> Iterator[HollowKubelet]:
-    """A kubelet whose pods have been ready for some seconds."""
+    """Run a kubelet, and yield it when its pods have been ready for some seconds."""
     with tempfile.TemporaryDirectory(prefix="bench.") as directory, fake_runtime(Path(directory)) as endpoint:
         kubelet = HollowKubelet(Path(directory), endpoint, ["--max-pods=1000"])
         kubelet.start()
@@ -128,7 +131,7 @@ def hollow_kubelet(
 
 
 def ready(kubelet: HollowKubelet) -> int:
-    """How many pods are. Raises AssertionError with the end of the log when the kubelet has ended."""
+    """Return the number of ready pods. Raise AssertionError with the end of the log if the kubelet has ended."""
     assert kubelet.process.poll() is None, kubelet.log.read_text()[-2000:]
     try:
         pods: list[Any] = kubelet.pods()
@@ -141,7 +144,7 @@ def ready(kubelet: HollowKubelet) -> int:
 
 
 def lateness_buckets(kubelet: HollowKubelet) -> dict[float, float]:
-    """How many probes began at most so many seconds late, since the kubelet's start."""
+    """Return the numbers of probes since the kubelet's start that began at most this many seconds late."""
     with urllib.request.urlopen(f"http://127.0.0.1:{kubelet.read_only_port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     found: dict[float, float] = {}
@@ -153,7 +156,7 @@ def lateness_buckets(kubelet: HollowKubelet) -> dict[float, float]:
 
 
 def quantile(share: float, buckets: dict[float, float]) -> float:
-    """As Prometheus' histogram_quantile has it."""
+    """Return a quantile as the histogram_quantile of Prometheus does."""
     bounds = sorted(buckets)
     rank, low, below = share * buckets[bounds[-1]], 0.0, 0.0
     for bound in bounds:
@@ -164,7 +167,7 @@ def quantile(share: float, buckets: dict[float, float]) -> float:
 
 
 def gaps(arrivals: dict[str, list[float]]) -> list[float]:
-    """By how much the times between two probes of a pod differ from the period, in order of size."""
+    """Return by how much the times between two probes of a pod differ from the period, sorted."""
     return sorted(abs(b - a - _PERIOD) for times in arrivals.values() for a, b in itertools.pairwise(times))
 
 
@@ -175,7 +178,7 @@ def cpu_share(pid: int, seconds: float) -> float:
 
 
 def probing(pods: int = 200, seconds: float = 30.0) -> dict[str, float]:
-    """Three probes a second of each pod, against the same pods without."""
+    """Measure three probes a second for each pod, and compare with the same pods without probes."""
     with hollow_kubelet(pods, None) as kubelet:
         idle = cpu_share(kubelet.pid, seconds)
         idle_rss = process_status(kubelet.pid, "VmRSS") / 1000
@@ -230,19 +233,22 @@ def crowd(pods: int = 250, seconds: float = 30.0) -> dict[str, float]:
 
 
 class Patient(http.server.ThreadingHTTPServer):
-    """A container's web server whose health can be switched, and which knows when it was asked since then."""
+    """Serve a container's health over HTTP.
+
+    The health can be switched, and the first answer after the switch is recorded.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        self._lock = threading.Condition()  # guards the two below
+        self._lock = threading.Condition()  # The condition guards the two fields below.
         self._healthy = True
         self._answered: float | None = None
         super().__init__(("0.0.0.0", 0), _PatientHandler)
         self._thread = golang.go(self.serve_forever, 0.05, name="bench-patient")
 
     def switch(self, healthy: bool) -> float:
-        """Returns, in monotonic seconds, when the first probe has its answer."""
+        """Switch the health, and return the monotonic time at which the first probe has its new answer."""
         with self._lock:
             self._healthy, self._answered = healthy, None
             assert self._lock.wait_for(lambda: self._answered is not None, 10)
@@ -250,12 +256,12 @@ class Patient(http.server.ThreadingHTTPServer):
             return self._answered
 
     def answer(self) -> int:
-        """The status for who asks now."""
+        """Return the status for the next answer."""
         with self._lock:
             return 200 if self._healthy else 500
 
     def note(self, status: int) -> None:
-        """An answer has been sent."""
+        """Record an answer that has been sent."""
         with self._lock:
             if self._answered is None and (status == 200) == self._healthy:
                 self._answered = time.monotonic()
@@ -282,13 +288,13 @@ class _PatientHandler(http.server.BaseHTTPRequestHandler):
 
 
 class Latest:
-    """The newest version of each pod that a watch has shown."""
+    """Hold the newest version of each pod that a watch has shown."""
 
     def __init__(self, client: kubernetes.Clientset) -> None:
-        self._changed = threading.Condition()  # guards _pods
+        self._changed = threading.Condition()  # The condition guards _pods.
         self._pods: dict[str, v1.Pod] = {}
         ctx, self._cancel = golang.with_cancel(golang.background())
-        # Bookmarks keep a watch alive that shows no change for long.
+        # Bookmarks keep a watch alive that shows no change for a long time.
         options = metav1.ListOptions(allow_watch_bookmarks=True)
         self._watch = client.core_v1.pods(api_bench.NAMESPACE).watch(ctx, options)
         self._thread = golang.go(self._run, name="bench-watch")
@@ -298,7 +304,7 @@ class Latest:
         self._thread.join()
 
     def wait(self, name: str, condition: Callable[[v1.Pod], bool]) -> float:
-        """When, in monotonic seconds, a version came of which the condition is true."""
+        """Wait for a version that meets the condition, and return the monotonic time of its arrival."""
         with self._changed:
             assert self._changed.wait_for(lambda: name in self._pods and condition(self._pods[name]), 30)
             return time.monotonic()
@@ -318,7 +324,7 @@ class Latest:
 
 
 def reactions(rounds: int = 10) -> dict[str, float]:
-    """Seconds from a probe's answer until the API server shows what it leads to, on a node with nothing else to do."""
+    """Return the seconds from a probe's answer until the API server shows its effect, on an otherwise idle node."""
     with api_bench.hollow_node() as (_, kubelet, client):
         api_bench.start_until_ready(kubelet, client)
         patient, latest = Patient(), Latest(client)
@@ -332,7 +338,7 @@ def reactions(rounds: int = 10) -> dict[str, float]:
 
 
 def probed_pod(name: str, patient: Patient) -> v1.Pod:
-    """A pod with the probe that it is named after."""
+    """Return a pod with the probe that its name contains."""
     pod = api_bench.new_pod(name)
     action = v1.HTTPGetAction(path="/", port=patient.server_port)
     probe = v1.Probe(http_get=action, period_seconds=1, timeout_seconds=1, failure_threshold=1)
@@ -344,7 +350,7 @@ def probed_pod(name: str, patient: Patient) -> v1.Pod:
 def readiness_reactions(
     patient: Patient, latest: Latest, client: kubernetes.Clientset, rounds: int
 ) -> dict[str, float]:
-    """A readiness probe whose answer changes, until the pod's condition does."""
+    """Measure the time from a readiness probe's changed answer to the change of the pod's condition."""
     name = "readiness"
     client.core_v1.pods(api_bench.NAMESPACE).create(golang.background(), probed_pod(name, patient))
     latest.wait(name, api_bench.is_ready)
@@ -365,7 +371,10 @@ def is_not_ready(pod: v1.Pod) -> bool:
 def liveness_reactions(
     patient: Patient, latest: Latest, client: kubernetes.Clientset, kubelet: HollowKubelet, rounds: int
 ) -> dict[str, float]:
-    """A liveness probe that fails, until its container is told to end; each time another pod, as restarts wait."""
+    """Measure the time from a failing liveness probe to the kill of its container.
+
+    Each round uses another pod, because restarts wait for their backoff.
+    """
     pods = client.core_v1.pods(api_bench.NAMESPACE)
     found = []
     for number in range(rounds):
@@ -385,7 +394,7 @@ def liveness_reactions(
 
 
 def kills(kubelet: HollowKubelet) -> list[float]:
-    """When containers were told to end, in monotonic seconds."""
+    """Return the times of the containers' kills in monotonic seconds."""
     now, monotonic = datetime.datetime.now(), time.monotonic()
     times = _KILLING.findall(kubelet.log.read_text())
     parsed = (datetime.datetime.strptime(f"{now.year}{at}", "%Y%m%d %H:%M:%S.%f") for at in times)

@@ -1,7 +1,7 @@
-"""What the benchmark's probes ask, as a process of its own: HTTP and TCP on one port, gRPC health on another.
+"""Answer the benchmark's probes from a separate process: HTTP and TCP on one port, gRPC health on another.
 
-Its first line on standard output has the two ports; each later line answers one on its standard input, with the times
-at which the HTTP probes of each pod have arrived since the line before.
+The first line on its standard output has the two ports. Each later line answers a line on its standard input, with the
+arrival times of the HTTP probes of each pod since the line before.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ arrivals: dict[str, list[float]] = collections.defaultdict(list)
 
 
 async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A request gets an answer; who says nothing, a TCP probe, gets none."""
+    """Answer a request. A TCP probe, which sends nothing, gets no answer."""
     began = time.monotonic()
     try:
         request = await reader.readuntil(b"\r\n\r\n")
         arrivals[request.split(maxsplit=2)[1].decode()].append(began)
         writer.write(_OK)
         await writer.drain()
-        # Who closes first keeps the port for a minute; here there are enough of them.
+        # The side that closes first keeps the port for a minute. On this side there are enough ports.
         await reader.read()
     except (asyncio.IncompleteReadError, ConnectionError):
         return

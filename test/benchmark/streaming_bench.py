@@ -1,4 +1,4 @@
-"""How fast streams are through the kubelet, beside the runtime's own streaming server, and what many of them cost."""
+"""Measure the speed of streams through the kubelet and directly from the runtime, and the cost of many streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECE = bytes(32 << 10)
 
 
 def streaming() -> dict[str, float]:
-    """Figures by name: MB/s of each way, directly and through the kubelet, and the kubelet's CPU for a GB."""
+    """Return the MB/s of each stream, directly and through the kubelet, and the kubelet's CPU for a GB."""
     with _node() as (kubelet, cri):
         kubelet.write(pod("bench", shell(_SENDS)))
         kubelet.wait_for_running("bench")
@@ -38,7 +38,7 @@ def streaming() -> dict[str, float]:
         for name, once in (("stdout", bench.stdout), ("stdin", bench.stdin), ("port", bench.port)):
             direct, through = [], []
             cpu = cpu_seconds(kubelet.pid)
-            # In turn, for a machine has better and worse moments.
+            # The two alternate because the speed of the machine varies.
             for _ in range(_REPEATS):
                 direct.append(once(False))
                 through.append(once(True))
@@ -50,7 +50,7 @@ def streaming() -> dict[str, float]:
 
 
 def load() -> dict[str, float]:
-    """A minute of 50 commands, 20 forwarded ports and 200 followers: what the kubelet takes, and what it keeps."""
+    """Return the kubelet's usage during and after a minute of 50 commands, 20 ports and 200 followers."""
     with _node() as (kubelet, _):
         kubelet.write(load_pod())
         kubelet.wait_for_running("load")
@@ -93,7 +93,7 @@ def _node() -> Iterator[tuple[KubeletProcess, CRIClient]]:
 
 
 class _Bench:
-    """Each method moves much once, through the kubelet or not, and returns how many MB a second that were."""
+    """Move much data once with each method, through the kubelet or directly, and return the MB per second."""
 
     def __init__(self, kubelet: KubeletProcess, cri: CRIClient) -> None:
         self._kubelet = kubelet
@@ -106,7 +106,7 @@ class _Bench:
             return _rate(lambda: command.count(command.stdout))
 
     def stdin(self, through: bool) -> float:
-        # Not to /dev/null: a runtime ends the stdin of a command that has closed its stdout.
+        # The command must not write to /dev/null: a runtime ends the stdin of a command that has closed its stdout.
         with self._command(through, ["wc", "-c"], stdin=True) as command:
 
             def send() -> int:

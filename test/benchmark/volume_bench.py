@@ -1,7 +1,7 @@
-"""What volumes cost that are made of API objects: the time until a pod's are mounted, and what is asked for that.
+"""Measure the cost of volumes made of API objects: the time until they are mounted, and the calls for that.
 
-The API server and the fake runtime are processes of their own. What the kubelet's log says tells when it saw a pod and
-when all volumes of it were mounted.
+The API server and the fake runtime are separate processes. The kubelet's log shows when it saw a pod and when all
+volumes of the pod were mounted.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _POD = re.compile(rf"\b{NAMESPACE}/([a-z0-9-]+)")
 
 
 def mounting(count: int = 100) -> dict[str, float]:
-    """Figures of pods that come at once, each with five projected volumes.
+    """Return figures of pods that are created at once, each with five projected volumes.
 
-    All pods have five config maps and five secrets in common, and each has a config map of its own and a token.
+    All pods share five config maps and five secrets. Each pod also has its own config map and a token.
     """
     with hollow_node() as (server, kubelet, client):
         kubelet.more_flags = (*kubelet.more_flags, "--v=3")
         start_until_ready(kubelet, client)
         names = [f"pod-{number:03}" for number in range(count)]
         objects = _make_objects(client, names)
-        # What the node itself has to say comes first.
+        # The node's own first requests must not count.
         golang.background().wait(3.0)
         server.clear_calls()
         cpu = cpu_seconds(kubelet.pid)
         _start(client, names)
         figures = {"CPU": cpu_seconds(kubelet.pid) - cpu}
-        # The server tells of a watch when it has ended.
+        # The server reports a watch only when it has ended.
         kubelet.stop()
         calls = server.calls(NODE)
         log = kubelet.log
@@ -61,7 +61,7 @@ def mounting(count: int = 100) -> dict[str, float]:
 
 
 def _make_objects(client: kubernetes.Clientset, pods: list[str]) -> int:
-    """Returns how many."""
+    """Create the objects, and return their number."""
     ctx, core = golang.background(), client.core_v1
     common = [f"common-{number}" for number in range(VOLUMES)]
     for name in (*common, *pods):
@@ -99,7 +99,7 @@ def _sources(number: int, pod: str) -> Iterator[v1.VolumeProjection]:
 
 
 def _start(client: kubernetes.Clientset, names: list[str]) -> None:
-    """Make the pods, and wait until all are ready."""
+    """Create the pods, and wait until all are ready."""
     pods = client.core_v1.pods(NAMESPACE)
     watched = Watched(pods)
     for name in names:
@@ -109,7 +109,7 @@ def _start(client: kubernetes.Clientset, names: list[str]) -> None:
 
 
 def _seconds_to_mounted(log: Path, names: list[str]) -> Iterator[float]:
-    """For each pod, from when the sync loop saw it until all its volumes were mounted for the first time."""
+    """Yield for each pod the seconds from its first sync until all its volumes were mounted for the first time."""
     added: dict[str, datetime] = {}
     mounted: dict[str, datetime] = {}
     for line in log.read_text().splitlines():
@@ -119,7 +119,7 @@ def _seconds_to_mounted(log: Path, names: list[str]) -> Iterator[float]:
             for name in _POD.findall(line):
                 known.setdefault(name, datetime.strptime(at[1], "%H:%M:%S.%f"))
     for name in names:
-        # A day that ends meanwhile counts.
+        # The difference is right even if a day ends in between.
         yield (mounted[name] - added[name]).seconds + (mounted[name] - added[name]).microseconds / 1e6
 
 

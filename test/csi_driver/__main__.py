@@ -1,4 +1,4 @@
-"""The driver as a program: serves until SIGTERM."""
+"""Run the driver as a program, which serves until SIGTERM."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="csi_driver", description="Serve volumes of this machine to its kubelet.")
-    parser.add_argument("--name", required=True, help="the driver's")
-    parser.add_argument("--socket", type=Path, required=True, help="where to serve CSI")
-    parser.add_argument("--registration-dir", type=Path, required=True, help="where the kubelet looks for plugins")
-    parser.add_argument("--state", type=Path, required=True, help="for volumes, the log of calls, and faults")
+    parser.add_argument("--name", required=True, help="Use this name for the driver.")
+    parser.add_argument("--socket", type=Path, required=True, help="Serve CSI on this socket.")
+    parser.add_argument("--registration-dir", type=Path, required=True, help="Register in this plugin directory.")
+    parser.add_argument("--state", type=Path, required=True, help="Keep volumes, the log of calls, and faults here.")
     parser.add_argument("--node-id", default="test-node")
-    parser.add_argument("--capabilities", default="stage,stats,expand", help=f"of {', '.join(CAPABILITIES)}")
+    parser.add_argument(
+        "--capabilities", default="stage,stats,expand", help=f"Offer some of {', '.join(CAPABILITIES)}."
+    )
     parser.add_argument("--topology", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--max-volumes", type=int, default=0)
     return parser

@@ -1,4 +1,7 @@
-"""A log of calls that survives the driver and its kubelet being killed: a JSON line as each begins and ends."""
+"""Log calls in a file that survives kills of the driver and the kubelet.
+
+The log has a JSON line at the start and one at the end of each call.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from typing import Any
 
 
 class CallLog:
-    """Appends to a file; thread-safe."""
+    """Append to a file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._numbers = itertools.count(1)
-        # Guards the order of lines.
+        # The lock guards the order of the lines.
         self._lock = threading.Lock()
 
     def begin(self, method: str, request: Mapping[str, Any]) -> str:
-        """Returns what the call is known by."""
+        """Log the start of a call, and return the call's ID."""
         call = f"{os.getpid()}-{next(self._numbers)}"
         self._write({"event": "begin", "call": call, "method": method, "request": request})
         return call
@@ -37,7 +40,7 @@ class CallLog:
 
 
 def mark(path: Path, what: str) -> None:
-    """Write into the log that something happened beside it: the kubelet was started again."""
+    """Log that something else has happened, such as a restart of the kubelet."""
     _append(path, {"event": "mark", "what": what})
 
 
@@ -48,9 +51,11 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 
 @dataclass
 class Call:
-    """`code` is empty for a call that never ended; `began` and `ended` are its lines' numbers in the log.
+    """Describe a call.
 
-    `marks` is how many marks are before it.
+    `began` and `ended` are the numbers of its lines in the log; `code` is empty if it never ended.
+
+    `marks` is the number of marks before the call.
     """
 
     method: str
@@ -68,12 +73,12 @@ class Call:
 
     @property
     def path(self) -> str:
-        """Where the volume is staged or published."""
+        """Return the path at which the volume is staged or published."""
         return str(self.request.get("target_path") or self.request.get("staging_target_path", ""))
 
 
 def read(path: Path) -> list[Call]:
-    """The calls in the order in which they began. A line that was cut by a kill is left out."""
+    """Return the calls in the order in which they began, without a line that a kill has cut off."""
     calls: dict[str, Call] = {}
     marks = 0
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []

@@ -1,4 +1,4 @@
-"""The driver over real gRPC, with real mounts."""
+"""Test the driver over real gRPC, with real mounts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """With a name that leaves room for those of sockets."""
+    """Create a directory with a short name, so that the paths of sockets fit."""
     with tempfile.TemporaryDirectory(prefix="csi-") as name:
         yield Path(name)
 
@@ -43,7 +43,7 @@ def driver(folder: Path) -> Iterator[CSIDriver]:
 
 
 class Client:
-    """Calls of the kubelet for one volume, at its own channel."""
+    """Make the kubelet's calls for one volume, on a separate channel."""
 
     def __init__(self, driver: CSIDriver, volume: str = "v", block: bool = False) -> None:
         self._channel = grpc.insecure_channel(f"unix://{driver.socket}")
@@ -132,7 +132,7 @@ def test_it_registers(driver: CSIDriver, folder: Path) -> None:
 
 
 def test_life_of_a_volume(driver: CSIDriver, client: Client) -> None:
-    """Everything is done twice."""
+    """Each call for a volume can be repeated."""
     for _ in range(2):
         client.stage()
     for _ in range(2):
@@ -173,7 +173,7 @@ def test_life_of_a_disk(driver: CSIDriver, disk: Client) -> None:
 
 
 def test_nothing_is_left_of_what_a_test_did_not_undo(driver: CSIDriver, disk: Client, client: Client) -> None:
-    """A kubelet keeps devices open by loop devices of its own."""
+    """The clean-up removes everything, including the loop devices by which a kubelet keeps devices open."""
     for each in (disk, client):
         each.stage()
         each.publish()
@@ -255,7 +255,7 @@ def test_a_call_that_waits(driver: CSIDriver, client: Client) -> None:
 @pytest.mark.parametrize("where", [faults.BEFORE, faults.DURING, faults.AFTER])
 @pytest.mark.parametrize("block", [False, True], ids=["mount", "block"])
 def test_death_at_every_call(driver: CSIDriver, client: Client, disk: Client, where: str, block: bool) -> None:
-    """It goes on where it was killed."""
+    """A driver that was killed during a call completes the call when it is repeated."""
     asking = disk if block else client
     for step in (asking.stage, asking.publish, asking.unpublish, asking.unstage):
         method = f"Node{step.__name__.capitalize()}Volume"

@@ -1,7 +1,7 @@
-"""Calls that fail, wait or kill the driver. A directory of files says so, which outlives the driver.
+"""Make calls fail, wait, or kill the driver, as files in a directory say. The files survive the driver.
 
-`METHOD.json` is what the next calls of a method meet, `METHOD@VOLUME.json` those about one volume: see Fault. A call
-that waits makes `METHOD.waiting` or `METHOD@VOLUME.waiting`, and goes on when that is removed.
+`METHOD.json` applies to the next calls of a method, and `METHOD@VOLUME.json` to those for one volume: see Fault. A call
+that waits creates `METHOD.waiting` or `METHOD@VOLUME.waiting`, and continues when the file is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PERIOD = 0.02
 
 
 class FaultError(Exception):
-    """The call fails with a gRPC status of this name."""
+    """Signal that the call fails with a gRPC status of this name."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -30,9 +30,10 @@ class FaultError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the next calls of a method: `where` in the call, what, and to how many.
+    """Describe a fault of the next calls of a method: `where` in the call it happens, what happens, and to how many.
 
-    - before: nothing has been done yet; during: half of it; after: all of it, and the answer is missing.
+    - before: the call has done nothing yet; during: it has done half of its work; after: it has done all of its work
+      but not answered.
     """
 
     what: str
@@ -43,15 +44,18 @@ class Fault:
 
 
 class Faults:
-    """The driver's side. Thread-safe."""
+    """Apply the faults in the driver. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Guards the files.
+        # The lock guards the files.
         self._lock = threading.Lock()
 
     def meet(self, method: str, volume: str, where: str) -> None:
-        """Called wherever a call may meet one. Raises FaultError; does not return from what kills."""
+        """Apply a fault at this point of a call, if there is one.
+
+        Raise FaultError, or do not return from a fault that kills.
+        """
         for name in (of_volume(method, volume), method):
             fault = self._take(name, where)
             if fault is not None:
@@ -85,12 +89,12 @@ class Faults:
 
 
 def of_volume(method: str, volume: str) -> str:
-    """What the files are called that are about calls of a method for one volume; for no volume: for any."""
+    """Return the name of the files for calls of a method for one volume, or for any volume if it is ""."""
     return f"{method}@{volume}" if volume else method
 
 
 def write(directory: Path, name: str, fault: Fault) -> None:
-    """Let a fault meet the next calls."""
+    """Add a fault to the next calls."""
     unfinished = directory / f".{name}"
     unfinished.write_text(json.dumps(dataclasses.asdict(fault)))
     unfinished.rename(directory / f"{name}.json")

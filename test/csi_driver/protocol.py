@@ -1,8 +1,9 @@
-"""What a kubelet may do to a volume, in which order, whatever was killed in between; as a log of calls shows it.
+"""Check the order of a kubelet's calls for a volume in a log, whatever was killed in between.
 
-A call that never ended, or whose error leaves it open, may have done all of its work or nothing, and what may follow
-it is what may follow either. So there are places where a volume surely is, and places where it maybe is. Who was killed
-may not know any more what was done: after a mark, what undoes something may be done again.
+A call that never ended, or whose error does not say how far it came, may have done all of its work or nothing. The
+calls after it may be those that follow either. So there are paths where a volume certainly is, and paths where it
+possibly is. A process that was killed may not know what it has done: after a mark, a call that undoes something may be
+repeated.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from csi_driver.calls import Call
 from csi_driver.services import EPHEMERAL
 
-# What says nothing about whether it was done, the end of the driver included.
+# These codes, which include the end of the driver, do not say whether the call did its work.
 _OPEN = ("", "CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 _OPERATIONS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 
 
 def violations(calls: Sequence[Call], stages: bool = True) -> list[str]:
-    """What is wrong with the calls, in words; nothing if they are as they should be.
+    """Return the violations in words.
 
-    stages: whether the driver has volumes staged.
+    `stages` says whether the driver stages volumes.
     """
     found = []
     for volume in sorted({call.volume for call in calls if call.method in _OPERATIONS}):
@@ -31,7 +32,7 @@ def violations(calls: Sequence[Call], stages: bool = True) -> list[str]:
 
 
 def left(calls: Sequence[Call]) -> dict[str, set[str]]:
-    """By volume, where it may still be staged or published at the end."""
+    """Return, by volume, the paths where it may still be staged or published at the end."""
     places: dict[str, set[str]] = {}
     for call in (each for each in calls if each.method in _OPERATIONS):
         at = places.setdefault(call.volume, set())
@@ -43,11 +44,11 @@ def left(calls: Sequence[Call]) -> dict[str, set[str]]:
 
 
 def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
-    # Where it surely, and where it maybe, is.
+    # The volume is certainly at the first paths, and possibly at the others.
     staged: set[str] = set()
     maybe_staged: set[str] = set()
     maybe_published: set[str] = set()
-    # By method and path, how many marks were before what was undone last.
+    # The key is a method and a path, and the value the number of marks before the last call that undid something there.
     undone: dict[tuple[str, str], int] = {}
     for call in calls:
         path, done = call.path, call.code == "OK"
@@ -82,12 +83,15 @@ def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
 
 
 def _places(call: Call) -> set[str]:
-    """Where a volume may be after a call that was to bring it there."""
+    """Return the paths where a volume may be after a call that should put it there."""
     return {call.path} if call.code == "OK" or call.code in _OPEN else set()
 
 
 def _overlaps(calls: Sequence[Call]) -> Iterable[str]:
-    """Two calls for a volume at one time, by one life of the kubelet: marks part them."""
+    """Yield the calls that overlap an earlier call for the volume by the same run of the kubelet.
+
+    Marks separate the runs.
+    """
     for i, call in enumerate(calls):
         for later in calls[i + 1 :]:
             if call.ended is not None and later.began < call.ended and later.marks == call.marks:

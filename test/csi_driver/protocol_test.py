@@ -15,9 +15,9 @@ METHODS = {
 
 
 def log(text: str) -> list[Call]:
-    """Calls that are written as `publish/pods/b=ABORTED`; the path and `=OK` may be left out, `=` is without end.
+    """Parse calls of the form `publish/pods/b=ABORTED`. The path and `=OK` are optional, and `=` means without end.
 
-    `|` is a mark. A call that ends in `+` lasts until the next has ended.
+    `|` is a mark. A call that ends in `+` lasts until the next one has ended.
     """
     found: list[Call] = []
     marks, line, lasting = 0, 0, []

@@ -1,4 +1,4 @@
-"""The gRPC services: CSI's Identity and Node, and the kubelet's registration of plugins."""
+"""Serve CSI's Identity and Node services, and the kubelet's registration of plugins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CAPABILITIES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the driver says of itself. `state`: where its volumes are."""
+    """Hold the driver's description of itself. `state` is the directory of its volumes."""
 
     name: str
     state: Path
@@ -45,7 +45,7 @@ class Settings:
 
 
 class Handler:
-    """Logs calls, lets them meet their faults, and answers errors."""
+    """Log calls, apply their faults, and answer errors."""
 
     def __init__(self, log: CallLog, met: Faults) -> None:
         self._log = log
@@ -171,7 +171,7 @@ class Node(csi_pb2_grpc.NodeServicer):
         def work(half: Callable[[], None]) -> Any:
             _require(request, "volume_id", "volume_path")
             if not Path(request.volume_path).exists():
-                raise VolumeError("NOT_FOUND", f"nothing is at {request.volume_path}")
+                raise VolumeError("NOT_FOUND", f"no volume at {request.volume_path}")
             space, inodes = self._volumes.usage(request.volume_id)
             answer = csi_pb2.NodeGetVolumeStatsResponse()
             for unit, usage in ((csi_pb2.VolumeUsage.BYTES, space), (csi_pb2.VolumeUsage.INODES, inodes)):
@@ -197,7 +197,7 @@ def _require(request: Any, *names: str) -> None:
 
 
 class Registration(registration_grpc.RegistrationServicer):
-    """What node-driver-registrar does."""
+    """Register the driver as node-driver-registrar does."""
 
     def __init__(self, settings: Settings, endpoint: Path, handler: Handler) -> None:
         self._info = registration_pb2.PluginInfo(

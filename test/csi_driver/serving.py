@@ -1,4 +1,4 @@
-"""What the drivers of the tests have in common: they serve at two sockets until SIGTERM."""
+"""Serve a tests' driver on two sockets until SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import grpc
 
-# A call that waits takes one.
+# A call that waits occupies a thread.
 _THREADS = 100
 
 
 def ended_by_signal() -> threading.Event:
-    """Set once somebody wants the program to end."""
+    """Return an event that is set when SIGTERM or SIGINT arrives."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -22,7 +22,7 @@ def ended_by_signal() -> threading.Event:
 
 
 def listen(socket: Path) -> grpc.Server:
-    """Listens at a socket, in the place of one that a killed driver left."""
+    """Listen on a socket, and replace the socket of a driver that was killed."""
     socket.unlink(missing_ok=True)
     server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
     server.add_insecure_port(f"unix://{socket}")
@@ -30,7 +30,7 @@ def listen(socket: Path) -> grpc.Server:
 
 
 def serve(driver: grpc.Server, registrar: grpc.Server, registration: Path, ended: threading.Event) -> None:
-    """Serve until the end. registration: the registrar's socket, by which kubelets find the driver."""
+    """Serve until the event is set. `registration` is the registrar's socket, by which kubelets find the driver."""
     driver.start()
     registrar.start()
     print("serving", flush=True)

@@ -1,7 +1,7 @@
-"""What is done to volumes. All of it can be done again: after success, and after a kill in the middle.
+"""Operate on volumes. Every operation can be repeated, after success and after a kill in the middle.
 
-A volume that nobody has asked for yet is made with its first use. Its directory has `data`, or `disk` if it is a block
-device, and `size`. What is mounted is read from the kernel every time, for the driver may have been killed.
+A volume is created with its first use. Its directory has `data`, or `disk` for a block device, and `size`. The driver
+reads the mounts from the kernel every time, because it may have been killed before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = Callable[[], None]
 
 
 class VolumeError(Exception):
-    """An operation that is refused, with the name of a gRPC status."""
+    """Signal that an operation is refused. `code` is the name of a gRPC status."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class VolumeError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """In bytes, or in inodes."""
+    """Describe a usage in bytes or in inodes."""
 
     total: int
     used: int
@@ -40,20 +40,20 @@ class Usage:
 
 
 class Volumes:
-    """Thread-safe. `half` is called when an operation is half done."""
+    """Operate on volumes. Thread-safe. Each operation calls `half` when it is half done."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._busy: set[str] = set()
-        # Guards _busy.
+        # The lock guards _busy.
         self._lock = threading.Lock()
 
     @contextmanager
     def alone(self, volume: str) -> Iterator[None]:
-        """Refuses what comes for the volume meanwhile."""
+        """Refuse other operations on the volume within a `with` block."""
         with self._lock:
             if volume in self._busy:
-                raise VolumeError("ABORTED", f"an operation on volume {volume} is going on")
+                raise VolumeError("ABORTED", f"an operation on volume {volume} is already in progress")
             self._busy.add(volume)
         try:
             yield
@@ -62,7 +62,7 @@ class Volumes:
                 self._busy.discard(volume)
 
     def stage(self, volume: str, target: Path, block: bool, half: Step) -> None:
-        """Mount the volume at a directory that exists, or have a device for it."""
+        """Mount the volume at an existing directory, or attach a loop device for it."""
         source = self._make(volume, block)
         half()
         if block:
@@ -83,7 +83,7 @@ class Volumes:
         return bool(_device(self._directory / volume / "disk")) if block else is_mounted(staging)
 
     def publish(self, volume: str, source: Path | None, target: Path, read_only: bool, block: bool, half: Step) -> None:
-        """Mount what is staged, or the volume itself if nothing is, at a target that is made for it."""
+        """Mount the staged volume, or the volume itself if it is not staged, at a target that is created."""
         if block:
             found = _device(self._make(volume, block))
             target.touch()
@@ -107,7 +107,7 @@ class Volumes:
             target.unlink(missing_ok=True)
 
     def mark_ephemeral(self, volume: str) -> None:
-        """Let the volume go when it is unpublished."""
+        """Delete the volume when it is unpublished."""
         folder = self._directory / volume
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ephemeral").touch()
@@ -117,12 +117,12 @@ class Volumes:
             shutil.rmtree(self._directory / volume)
 
     def complaint(self, volume: str) -> str:
-        """What is wrong with the volume: what a test has written to `abnormal`."""
+        """Return the problem of the volume that a test has written to `abnormal`."""
         path = self._directory / volume / "abnormal"
         return path.read_text() if path.exists() else ""
 
     def expand(self, volume: str, size: int) -> int:
-        """Returns the size after it. Raises VolumeError for a volume there is not."""
+        """Expand a volume, and return its size. Raise VolumeError if it does not exist."""
         folder = self._existing(volume)
         if size > self.size(volume):
             disk = folder / "disk"
@@ -137,7 +137,7 @@ class Volumes:
         return int((self._existing(volume) / "size").read_text())
 
     def usage(self, volume: str) -> tuple[Usage, Usage]:
-        """In bytes and in inodes."""
+        """Return the usage in bytes and in inodes."""
         data = self._existing(volume) / "data"
         files = [path for path in data.rglob("*") if path.is_file()]
         used = sum(path.stat().st_size for path in files)
@@ -146,7 +146,7 @@ class Volumes:
     def _existing(self, volume: str) -> Path:
         folder = self._directory / volume
         if not (folder / "size").exists():
-            raise VolumeError("NOT_FOUND", f"there is no volume {volume}")
+            raise VolumeError("NOT_FOUND", f"volume {volume} does not exist")
         return folder
 
     def _make(self, volume: str, block: bool) -> Path:
@@ -169,7 +169,7 @@ def is_mounted(target: Path) -> bool:
 
 
 def mount_points() -> list[str]:
-    """Where something is mounted, once for each mount."""
+    """Return all mount points, once for each mount."""
     with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return [_unescape(line.split(" ")[4]) for line in lines]
 
@@ -181,7 +181,7 @@ def _unescape(path: str) -> str:
 
 
 def _device(disk: Path) -> str:
-    """The loop device of a file; nothing if it has none."""
+    """Return the loop device of a file, or "" if it has none."""
     return _run("losetup", "--associated", disk, "--output", "NAME", "--noheadings").strip()
 
 

@@ -1,1 +1,1 @@
-"""A device plugin for tests: a process that offers devices, and does as files tell it."""
+"""Run a device plugin for tests as a process that offers devices and that files control."""

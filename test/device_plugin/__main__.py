@@ -1,7 +1,8 @@
-"""The plugin as a program: serves until SIGTERM.
+"""Run the plugin as a program, which serves until SIGTERM.
 
-In its state directory `devices` has a line for each device, its id and Healthy or Unhealthy, and may change at any
-time; a file `hang` or `fail` concerns the next calls of Allocate; `calls` gets a line for each call.
+In its state directory, `devices` has a line for each device, with its ID and Healthy or Unhealthy, and may change at
+any time. The files `hang` and `fail` apply to the next calls of Allocate. The plugin writes a line for each call to
+`calls`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from csi_driver import serving
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
 
-# Seconds between two looks at the files.
+# The plugin checks the files after this many seconds.
 _PERIOD = 0.05
 
 
@@ -27,9 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="device_plugin", description="Offer devices of this machine to its kubelet.")
     parser.add_argument("--resource", required=True)
     parser.add_argument("--state", type=Path, required=True)
-    parser.add_argument("--socket", type=Path, required=True, help="where to serve")
-    parser.add_argument("--kubelet-socket", type=Path, help="where to register; without it the kubelet is to come")
-    parser.add_argument("--cdi-kind", default="", help="name devices of this kind instead of device nodes")
+    parser.add_argument("--socket", type=Path, required=True, help="Serve on this socket.")
+    parser.add_argument(
+        "--kubelet-socket",
+        type=Path,
+        help="Register on this socket. Without it, the kubelet must find the plugin.",
+    )
+    parser.add_argument("--cdi-kind", default="", help="Allocate CDI devices of this kind instead of device nodes.")
     options = parser.parse_args(arguments)
     plugin = Plugin(options.resource, options.state, options.socket, options.cdi_kind)
     plugin.run(serving.ended_by_signal(), options.kubelet_socket)
@@ -48,7 +53,7 @@ class Plugin:
         self._stub.pre_start_func = lambda ids: self._note(f"PreStartContainer {' '.join(ids)}")
 
     def run(self, ended: threading.Event, kubelet_socket: Path | None) -> None:
-        """Tell of the devices as they change, and register with every new kubelet."""
+        """Report the devices as they change, and register with every new kubelet."""
         devices = registered = None
         self._stub.start()
         print("serving", flush=True)
@@ -62,7 +67,7 @@ class Plugin:
         self._stub.stop()
 
     def _register(self, kubelet_socket: Path) -> bool:
-        # The kubelet has taken away all sockets that it found.
+        # The kubelet has removed all sockets that it found.
         self._stub.stop()
         self._stub.start()
         try:
@@ -102,7 +107,7 @@ def _device(line: str) -> pluginapi.Device:
 
 
 def _identity(socket: Path | None) -> tuple[int, int] | None:
-    """Tells a socket from one that was there before."""
+    """Return a value that distinguishes a socket from an earlier one at the same path."""
     try:
         found = None if socket is None else os.stat(socket)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The driver as a program: serves until SIGTERM."""
+"""Run the driver as a program, which serves until SIGTERM."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dra_driver", description="Prepare claims of devices for a kubelet.")
-    parser.add_argument("--name", required=True, help="the driver's")
-    parser.add_argument("--socket", type=Path, required=True, help="where to serve")
-    parser.add_argument("--registration-dir", type=Path, required=True, help="where the kubelet looks for plugins")
-    parser.add_argument("--state", type=Path, required=True, help="for devices, the log of calls, and faults")
-    parser.add_argument("--cdi-dir", type=Path, help="where the runtime looks for CDI specs, if it is to find these")
-    parser.add_argument("--pool", default="test-node", help="of the devices")
-    parser.add_argument("--services", default=",".join(SERVICES), help="what to offer the kubelet")
+    parser.add_argument("--name", required=True, help="Use this name for the driver.")
+    parser.add_argument("--socket", type=Path, required=True, help="Serve on this socket.")
+    parser.add_argument("--registration-dir", type=Path, required=True, help="Register in this plugin directory.")
+    parser.add_argument("--state", type=Path, required=True, help="Keep devices, the log of calls, and faults here.")
+    parser.add_argument("--cdi-dir", type=Path, help="Write CDI specs to this directory of the runtime.")
+    parser.add_argument("--pool", default="test-node", help="Report devices of this pool.")
+    parser.add_argument("--services", default=",".join(SERVICES), help="Offer these services to the kubelet.")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The gRPC services: preparing claims in two versions, the health of devices, and the kubelet's registration."""
+"""Serve the preparation of claims in two versions, the health of devices, and the kubelet's registration of plugins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PERIOD = 0.05
 
 @dataclass(frozen=True)
 class Work:
-    """What is done to claims; every step may be done again."""
+    """Prepare and unprepare claims. Every step can be repeated."""
 
     name: str
     pool: str
@@ -42,7 +42,10 @@ class Work:
     met: Faults
 
     def handle(self, method: str, request: Any, context: Any, each: Callable[[Any, Any], None], answer: Any) -> Any:
-        """Log the call, and do it for each of the claims. A fault of the call ends it, one of a claim is its error."""
+        """Log a call, and do its work for each of the claims.
+
+        A fault of the call ends it. A fault of a claim becomes the error of that claim.
+        """
         call = self.log.begin(method, json_format.MessageToDict(request, preserving_proto_field_name=True))
         try:
             self.met.meet(method, "", faults.BEFORE)
@@ -65,7 +68,7 @@ class Work:
             result.error = str(err)
 
     def prepare(self, claim: Any, result: Any) -> None:
-        """Describe the claim's devices where the runtime finds them."""
+        """Describe the claim's devices in the directory where the runtime finds them."""
         devices = self._devices_of(claim.name) or [{"device": f"of-{claim.name}"}]
         described = []
         for each in devices:
@@ -125,7 +128,7 @@ class V1Beta1(v1beta1_grpc.DRAPluginServicer):
 
 
 class Health(health_grpc.DRAResourceHealthServicer):
-    """Tells all devices again whenever the file changes: a list of objects with `device`, `health` and `message`."""
+    """Report all devices whenever the file changes. It is a list of objects with `device`, `health` and `message`."""
 
     def __init__(self, work: Work, ended: threading.Event) -> None:
         self._work = work
@@ -149,7 +152,7 @@ class Health(health_grpc.DRAResourceHealthServicer):
 
 
 class Registration(registration_grpc.RegistrationServicer):
-    """What the kubelet finds."""
+    """Register the driver with the kubelet."""
 
     def __init__(self, work: Work, endpoint: Path, services: Sequence[str]) -> None:
         self._info = registration_pb2.PluginInfo(

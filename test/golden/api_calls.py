@@ -1,7 +1,7 @@
-"""Calls of a kubelet to an API server, recorded once from the Go kubelet and now from ours, made comparable.
+"""Make calls of a kubelet to an API server comparable: the recorded ones of the Go kubelet and those of ours.
 
-What differs from run to run (uids, times, addresses, random names) is replaced or left out. A difference between two
-calls is a line of text, so that those that are known can be told from others by a pattern.
+What differs from run to run (UIDs, times, addresses, random names) is replaced or left out. A difference between two
+calls is a line of text, so that a pattern can separate the known differences from others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from golden import normalize
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call. `at` is the time when it began, in the form of the recordings, which sorts as text."""
+    """Describe one call. `at` is its start time in the format of the recordings, which sorts as text."""
 
     verb: str
     uri: str
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def query(self) -> str:
-        """With names in place of random times and of versions."""
+        """Return the query with placeholders for random times and for versions."""
         pairs = []
         for name, value in parse_qsl(urlsplit(self.uri).query):
             if name in ("timeoutSeconds", "timeout") and self.verb == "watch":
@@ -50,7 +50,7 @@ class Call:
 
     @property
     def resource(self) -> str:
-        """The plural: pods."""
+        """Return the plural name of the resource, such as pods."""
         parts = self.path.split("/")[3 if self.path.startswith("/api/") else 4 :]
         return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
 
@@ -60,7 +60,7 @@ class Call:
 
     @property
     def moment(self) -> float:
-        """When it began, in seconds since the epoch."""
+        """Return the start time in seconds since the epoch."""
         return datetime.fromisoformat(self.at).timestamp()
 
     def __str__(self) -> str:
@@ -70,7 +70,10 @@ class Call:
 
 
 def load(scenario: str) -> list[Call]:
-    """What was recorded, in the order in which the calls began. A watch is told of at its start and at its end."""
+    """Return the recorded calls in the order in which they began.
+
+    The recording has a watch twice: at its start and its end.
+    """
     found: dict[tuple[str, str, str], Call] = {}
     for text in (normalize.DATA / scenario / "api.jsonl").read_text().splitlines():
         line = json.loads(text)
@@ -81,11 +84,11 @@ def load(scenario: str) -> list[Call]:
 
 
 class Recorder:
-    """Records what a user asks a cluster for, from when it is made; make it before the cluster starts."""
+    """Record a user's requests to a cluster from now on. Create the recorder before the cluster starts."""
 
     def __init__(self, target: cluster.Cluster, user: str) -> None:
         self._user = user
-        self._lock = threading.Lock()  # guards the two fields below
+        self._lock = threading.Lock()  # The lock guards the two fields below.
         self._calls: list[Call] = []
         self._running: dict[int, Call] = {}
         self._before, self._after = target.faults.before, target.requests
@@ -101,7 +104,7 @@ class Recorder:
             pairs = sorted((name, value) for name, values in request.query.items() for value in values)
             uri = f"{request.path}{'?' if pairs else ''}{urlencode(pairs)}"
             sent = json.loads(request.body) if request.body else None
-            # As the recorded server answers a watch when it begins, and the end of ours may be the end of the test.
+            # The recorded server answers a watch when it begins. Our watch may end only with the test.
             code = 200 if request.verb == "watch" else 0
             call = Call(request.verb, uri, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", code, sent)
             with self._lock:
@@ -117,24 +120,24 @@ class Recorder:
         self._after(request, code)
 
 
-# --- What is compared -------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class PodLife:
-    """What was said about a pod. Events and the rest come from two threads: their order among each other is none."""
+    """Hold the calls about a pod. Events and other calls come from two threads: their relative order means nothing."""
 
     calls: list[Call] = field(default_factory=list)
 
     @property
     def writes(self) -> list[Call]:
-        """All that was written but events, without patches that change nothing that is compared."""
+        """Return all writes except events, without patches that change nothing that is compared."""
         found = [call for call in self.calls if call.changes and call.resource != "events"]
         return [call for call in found if call.verb != "patch" or comparable(call.sent).get("status")]
 
     @property
     def events(self) -> list[Call]:
-        """Those of containers that are stopped side by side are in no order."""
+        """Return the writes of events.
+
+        Those of containers that are stopped concurrently are sorted, because they have no order.
+        """
         found = [call for call in self.calls if call.changes and call.resource == "events"]
         result: list[Call] = []
         for stopping, group in groupby(found, key=lambda call: call.sent.get("reason") == "Killing"):
@@ -143,7 +146,7 @@ class PodLife:
         return result
 
     def unread(self) -> list[str]:
-        """The patches of the status before which the pod was not read."""
+        """Return the patches of the status without a preceding read of the pod."""
         found, read = [], False
         for call in self.calls:
             if call.resource != "pods":
@@ -155,7 +158,7 @@ class PodLife:
 
 
 def lives(calls: Iterable[Call]) -> dict[str, PodLife]:
-    """By the pod's name."""
+    """Group the calls by the name of their pod."""
     found: dict[str, PodLife] = {}
     for call in calls:
         name = _pod_of(call)
@@ -174,9 +177,9 @@ def _pod_of(call: Call) -> str:
 
 
 def diff_writes(recorded: Sequence[Call], ours: Sequence[Call], where: str) -> Iterator[str]:
-    """The differences in order and contents of what was written, one line each.
+    """Yield the differences in order and content of the writes, one line each.
 
-    Calls are first matched by all that they are, then, between those, by what they are about.
+    Calls are first matched by everything that they contain. The remaining ones are then matched by their subject.
     """
     recorded = _as_told(recorded, ours)
     for some, others in _unmatched(recorded, _as_told(ours, recorded), _key):
@@ -189,15 +192,15 @@ def diff_writes(recorded: Sequence[Call], ours: Sequence[Call], where: str) -> I
         yield from (f"{where}: only ours: {_key(call)}" for call in other_rest)
 
 
-# Of two statuses that a pod has within this time, in seconds, a busy machine may tell the second alone.
+# Of two statuses that a pod has within this time, in seconds, a busy machine may report only the second.
 _AT_ONCE = 1.5
 
 
 def _as_told(calls: Sequence[Call], others: Sequence[Call]) -> Sequence[Call]:
-    """The calls, with one in place of patches that the other kubelet has sent as one.
+    """Return the calls, with one patch in place of several patches that the other kubelet has sent as one.
 
-    A kubelet, Go's as well, tells the API server of the status that a pod has when its turn comes, and never of those
-    before that one. So it depends on the machine's speed which of two statuses in quick succession are told.
+    A kubelet, the Go kubelet included, reports the status that a pod has when the pod's turn comes, and none of the
+    statuses before it. So the machine's speed decides which of two statuses in quick succession are reported.
     """
     sent = {_key(call) for call in others}
     result: list[Call] = []
@@ -213,7 +216,7 @@ def _as_told(calls: Sequence[Call], others: Sequence[Call]) -> Sequence[Call]:
 
 
 def _joined(calls: Sequence[Call]) -> Iterator[Call]:
-    """Patches that do what the first two calls do, the first three, and so on, while those are of one status."""
+    """Yield patches that combine the first two calls, the first three, and so on, while they are about one status."""
     joined = calls[0]
     for call in calls[1:]:
         of_the_same = (str(call), call.resource, call.verb) == (str(joined), "pods", "patch")
@@ -224,7 +227,7 @@ def _joined(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _patched(status: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """One patch in place of two; conditions are patched each by itself, field by field."""
+    """Combine two patches into one. Conditions are combined one by one and field by field."""
     result = status | later
     if "conditions" in status and "conditions" in later:
         of_type: dict[str, dict[str, Any]] = {}
@@ -254,9 +257,9 @@ def _key(call: Call) -> str:
     return f"{call} {json.dumps(comparable(call.sent), sort_keys=True)}"
 
 
-# The Go client writes these though there is nothing in them.
+# The Go client writes these fields even if they are empty.
 _EMPTY_TIMES = ("lastProbeTime", "eventTime", "startedAt", "finishedAt", "creationTimestamp")
-# They change with a status, unless that happens within the same second.
+# These times change with a status, unless the change happens within the same second.
 _CHANGING_TIMES = ("lastTransitionTime", "lastHeartbeatTime")
 _OF_THE_SERVER = ("resourceVersion", "managedFields")
 
@@ -269,12 +272,13 @@ _HASH = re.compile(r"\b[0-9a-f]{32}\b")
 _ADDRESS = re.compile(r"\b(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _EVENT_NAME = re.compile(r"(\w)\.[0-9a-f]{16}$")
-# What no limit at all is in a cgroup of version 1; the recorded kubelet took it for one. It is no part of a pod.
+# A cgroup of version 1 without a limit reports this value. The recorded kubelet took it for a limit. It is not part of
+# the pod.
 _UNLIMITED = "9007199254740988Ki"
 
 
 def comparable(value: Any) -> Any:
-    """With names in place of what is of the run; conditions that only got new times are left out."""
+    """Replace what is specific to a run by placeholders, and leave out conditions of which only the times are new."""
     if isinstance(value, dict):
         return _comparable_fields(value)
     if isinstance(value, list):
@@ -291,7 +295,7 @@ def _comparable_fields(value: dict[str, Any]) -> dict[str, Any]:
         for key, item in value.items()
         if key not in _CHANGING_TIMES + _OF_THE_SERVER and not (key in _EMPTY_TIMES and item is None)
     }
-    # Conditions of a patch that are there only for their times.
+    # Leave out the conditions of a patch that are there only because of their times.
     if "$setElementOrder/conditions" in kept:
         changed = [item for item in kept.get("conditions", []) if item.keys() - {"type"}]
         kept["conditions"] = changed
@@ -307,16 +311,16 @@ def _replaced(text: str) -> str:
     text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
     text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _FRACTION.sub("<fine time>", _TIME.sub("<time>", text))))
-    # What one gRPC library says is put in another's words by our client.
+    # The recorded gRPC library and that of our client have different words for this error.
     return text.replace("context deadline exceeded", "Deadline Exceeded")
-
-
-# --- Known differences ------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Known:
-    """A difference that there is to be: a pattern of its line, and why. `always`: a run without it is a fault."""
+    """Describe an expected difference by a pattern of its line and a reason.
+
+    With `always`, a run without it is an error.
+    """
 
     pattern: str
     why: str
@@ -325,7 +329,7 @@ class Known:
 
 
 def unknown(table: Iterable[Known], differences: Iterable[str]) -> Iterator[str]:
-    """The differences that are not in the table; what is there is marked as seen."""
+    """Yield the differences that are not in the table, and mark the entries that were found."""
     table = list(table)
     for line in differences:
         fitting = [known for known in table if re.search(known.pattern, line)]

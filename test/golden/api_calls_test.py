@@ -1,4 +1,4 @@
-"""Recorded calls can be read, and comparing them finds what differs."""
+"""Test that recorded calls can be read, and that their comparison finds differences."""
 
 from __future__ import annotations
 

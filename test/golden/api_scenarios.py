@@ -1,7 +1,7 @@
-"""The recorded scenarios, run by our kubelet as a process against the test API server.
+"""Run the recorded scenarios with our kubelet as a process against the test API server.
 
-Pods come with the volumes that they were recorded with, those of tokens under the names that these had. The runtime is
-a fake one that is told how the containers behaved in the recording.
+Pods have their recorded volumes, and those of tokens have the recorded names. The runtime is a fake one, whose
+containers behave as in the recording.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from pkg import golang
 
 NODE = "labnode"
 NAMESPACE = "golden"
-# The config map that the recorded API server adds to volumes of tokens.
+# The recorded API server adds this config map to the volumes of tokens.
 _NOT_UPSTREAM = "openshift-service-ca.crt"
-# A container that has run for less than ten seconds is new to a kubelet that starts.
+# A starting kubelet treats a container that has run for less than ten seconds as new.
 _UNTIL_RESTART = 11.0
-# It was recorded for longer: `cut` leaves out what came in between.
+# The recording is longer here. `cut` leaves out what came in between.
 _UNTIL_DELETION = 6.0
 _TIMEOUT = 120.0
-# What ends by itself, by pod and container, and its exit code. As in the recording the API server sees it run first.
+# These containers end by themselves, with these exit codes, after the API server has seen them run, as in the
+# recording.
 _EXIT_CODES = {
     ("succeeds", "c"): 0,
     ("fails", "c"): 3,
@@ -51,31 +52,34 @@ _EXIT_CODES = {
 
 @dataclass(slots=True)
 class Run:
-    """What came of it: calls of the kubelet, and pods and events as the API server held them before the deletion."""
+    """Hold the result of a run: the kubelet's calls, and the pods and events in the API server before the deletion."""
 
     calls: list[Call]
     pods: dict[str, Any]
     events: list[dict[str, Any]]
-    restarted: str = ""  # when the kubelet was started again
-    cri: list[dict[str, Any]] = field(default_factory=list)  # its calls of the runtime
+    restarted: str = ""  # It is the time at which the kubelet restarted.
+    cri: list[dict[str, Any]] = field(default_factory=list)  # They are the kubelet's calls of the runtime.
     root_dir: Path = Path()
 
     def until_pods(self) -> list[Call]:
-        """The calls before the first pod was there."""
+        """Return the calls before the first pod existed."""
         first = min((call.at for life in api_calls.lives(self.calls).values() for call in life.calls), default="~")
         return [call for call in self.calls if call.at < first]
 
 
 @dataclass(slots=True)
 class Runs:
-    """`alive`: registration, pod lives and static pods on one node; `restart`: one that was restarted."""
+    """Hold two runs, each with its own node.
+
+    `alive` has the registration, pods and static pods; `restart` has a restart of the kubelet.
+    """
 
     alive: Run
     restart: Run
 
 
 def run_all(directory: Path) -> Runs:
-    """Run both side by side, each with a cluster of its own. Takes half a minute."""
+    """Run both scenarios concurrently, each with its own cluster. This takes half a minute."""
     with ThreadPoolExecutor(2) as pool:
         alive = pool.submit(_run, directory / "alive", _live)
         restart = pool.submit(_run, directory / "restart", _restart)
@@ -106,7 +110,7 @@ class _Node:
         self._thread.join()
 
     def _end_what_is_seen(self) -> None:
-        """Let containers that are to end do so once the API server has them as running."""
+        """End the containers that should end, once the API server reports them as running."""
         seen = set()
         for event in self._watch:
             pod, status = event.object["metadata"]["name"], event.object["status"]
@@ -136,7 +140,7 @@ class _Node:
         wait_for(f"pod {name} {what}", look, _TIMEOUT, self.kubelet.end_of_log)
 
     def wait_until_at_end(self, name: str, result: Run) -> None:
-        """Wait until a pod has become what it was recorded as, and keep it and its events as they are then."""
+        """Wait until a pod has reached its recorded state, and keep the pod and its events of that moment."""
         ended, settle = _ENDS.get(name, (_running, 2))
         self.wait_for(name, "comes to its end", ended)
         time.sleep(settle)
@@ -154,13 +158,13 @@ class _Node:
         wait_for("the pods are gone", lambda: not names(), _TIMEOUT, names)
 
     def wait_until_forgotten(self, name: str) -> None:
-        """Wait until the kubelet asks no more for a pod that is gone, which it does while it has a status of it."""
+        """Wait until the kubelet no longer requests a deleted pod, which it does while it has a status of the pod."""
         self.kubelet.wait_for_log("Pod is terminated and will need no more status updates", name)
         cleaned = "Clean up orphaned pod statuses"
         self.kubelet.wait_for_log(cleaned, count=len(self.kubelet.logged(cleaned)) + 2)
 
 
-# The service that all pods have variables of.
+# All pods have environment variables for this service.
 _KUBERNETES = {
     "metadata": {"name": "kubernetes", "namespace": "default"},
     "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
@@ -188,7 +192,7 @@ def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
 
 
 def _live(node: _Node) -> Run:
-    """A static pod alone, as it was recorded, then all others at once; each is deleted when it has come to its end."""
+    """Run a static pod alone, as recorded, and then all other pods at once. Each is deleted in its recorded state."""
     [static] = _manifests("05-static")
     node.kubelet.write(static)
     result = Run([], {}, [])
@@ -224,8 +228,8 @@ def _waits(pod: dict[str, Any], reason: str) -> bool:
     return any(s["state"].get("waiting", {}).get("reason") == reason for s in statuses)
 
 
-# Whether a pod has come to the state in which it was recorded 25 s after its creation, and for how many seconds then
-# the last events are waited for.
+# Each entry has a function that reports whether a pod has reached the state in which it was recorded 25 s after its
+# creation, and the number of seconds to wait for the last events afterwards.
 _ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
     "succeeds": (_final, 3),
     "fails": (_final, 3),
@@ -234,7 +238,7 @@ _ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
     "crashes": (lambda pod: _ended(pod, restarts=2), 1),
     "no-image": (lambda pod: _waits(pod, "ImagePullBackOff"), 1),
     "no-config": (lambda pod: _waits(pod, "CreateContainerConfigError"), 1),
-    # Its mount is tried for the sixth time 15.5 s after the first.
+    # The kubelet tries the mount for the sixth time 15.5 s after the first.
     "no-volume": (lambda pod: _waits(pod, "ContainerCreating"), 17),
     "unhealthy": (lambda pod: _running(pod, restarts=3), 0.3),
     "static-labnode": (_running, 0.5),
@@ -259,7 +263,7 @@ def _restart(node: _Node) -> Run:
 
 
 def cut(scenario: str, calls: Iterable[Call]) -> list[Call]:
-    """Leave out of 06-restart what happened while nothing new did: it is run in less time."""
+    """Leave out the parts of 06-restart in which nothing new happened, because our run takes less time."""
     if scenario != "06-restart":
         return list(calls)
     gaps = (("03:44:20", "03:44:30.4"), ("03:44:36", "03:44:50"))
@@ -267,7 +271,7 @@ def cut(scenario: str, calls: Iterable[Call]) -> list[Call]:
 
 
 def _manifests(scenario: str) -> list[dict[str, Any]]:
-    """The pods of a scenario, with what the recorded API server added that their containers are made from."""
+    """Return the pods of a scenario, with the recorded API server's additions from which their containers are made."""
     documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
     recorded = {each["metadata"]["name"]: each for each in normalize.pods(scenario)}
     found = []
@@ -281,7 +285,7 @@ def _manifests(scenario: str) -> list[dict[str, Any]]:
 
 
 def _add_volumes(spec: dict[str, Any], recorded: dict[str, Any]) -> None:
-    """Those of tokens without what no other API server than the recorded one adds to them."""
+    """Add the recorded volumes. Those of tokens lack the part that only the recorded API server adds."""
     spec["volumes"] = recorded.get("volumes", [])
     for volume in spec["volumes"]:
         sources = volume.get("projected", {}).get("sources", [])
@@ -292,7 +296,7 @@ def _add_volumes(spec: dict[str, Any], recorded: dict[str, Any]) -> None:
 
 
 def sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The config maps and secrets of a scenario, and what they are called as resources."""
+    """Yield the config maps and secrets of a scenario with the names of their resources."""
     for each in yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text()):
         each["metadata"]["namespace"] = NAMESPACE
         if each["kind"] == "ConfigMap":
@@ -304,7 +308,7 @@ def sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _become_recorded(runtime: fake.FakeRuntime) -> None:
-    """Let the runtime tell of itself, and of its images, what the recorded one did."""
+    """Make the runtime report the version, status and images of the recorded one."""
     answers = {line["method"]: line.get("response") for line in reversed(normalize.load("00-register"))}
     version = json_format.ParseDict(answers["Version"], runtimeapi.VersionResponse())
     runtime.name, runtime.version = version.runtime_name, version.runtime_version
@@ -316,7 +320,7 @@ def _become_recorded(runtime: fake.FakeRuntime) -> None:
 
 
 def _script(runtime: fake.FakeRuntime) -> None:
-    """Let the containers do what they did in the recording."""
+    """Make the containers behave as in the recording."""
     _become_recorded(runtime)
     runtime.images.pull_errors["registry.k8s.io/not-there:1"] = errors.RemoteError(
         grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
@@ -330,10 +334,10 @@ def _script(runtime: fake.FakeRuntime) -> None:
     runtime.behaviours.add(fake.Behaviour(sigterm_exit_code=0), pod="everything", name="sidecar")
     runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod="everything", name="other")
     for attempt in range(16):
-        # Each attempt had an id of its own, and so each event a text of its own.
+        # Each attempt had its own ID, and so the text of each event was different.
         fault = f'failed to generate container "{attempt:064x}" spec: failed to generate spec: '
         fault += 'path "/etc" is mounted on "/" but it is not a shared or slave mount'
         runtime.behaviours.add(fake.Behaviour(create_error=fault), pod="everything", name="main", times=1)
-    # As long as they took, so that statuses in between are seen.
+    # The calls take as long as the recorded ones, so that the statuses in between are seen.
     for method, seconds in (("RunPodSandbox", 0.3), ("CreateContainer", 0.02), ("StartContainer", 0.05)):
         runtime.faults.latency(method, seconds)

@@ -1,6 +1,6 @@
-"""Our kubelet asks an API server for what the Go kubelet asked it for, and the same comes of it.
+"""Test that our kubelet makes the same calls of an API server as the Go kubelet, with the same results.
 
-Every difference that there is to be is a line of KNOWN, with its reason; any other fails a test.
+Every expected difference is an entry of KNOWN with its reason. Any other difference fails a test.
 """
 
 from __future__ import annotations
@@ -15,133 +15,133 @@ from golden import api_calls, api_scenarios, cri_calls, normalize
 from golden.api_calls import Call, Known, PodLife, comparable
 from golden.api_scenarios import Run, Runs
 
-_AWAY = "the machine is another one"
+_AWAY = "the machines differ"
 
 KNOWN = [
-    # The same, said otherwise.
+    # The following differences are only in the form.
     Known(
         r": delete apiVersion: recorded \"meta.k8s.io/__internal\", ours \"v1\"$",
-        "Go's client sends the name of an inner version, which API servers do not look at",
+        "Go's client sends the name of an internal version, which API servers ignore",
     ),
-    Known(r"^00-register node: create spec drivers: recorded null, ours \[\]$", "no driver either way"),
-    # On purpose.
+    Known(r"^00-register node: create spec drivers: recorded null, ours \[\]$", "both mean that there is no driver"),
+    # The following difference is intended.
     Known(
         r"^static-labnode: delete preconditions uid: recorded null, ours \"<uid>\"$",
-        "of a mirror pod without a static pod Go deletes whatever has the name by then",
+        "if the static pod is gone, Go deletes whatever pod has the name of the mirror pod by then",
     ),
-    # A hollow node.
+    # The following differences come from the hollow node.
     Known(r" node: only recorded: deletecollection .*/resourceslices\?", "a hollow node manages no dynamic resources"),
     Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "a hollow node limits no cgroups"),
     Known(
         r"^everything runtime: CreateContainer <main#0> config mounts\[3\] host_path: recorded .*/volume-subpaths/",
-        "a hollow node binds no part of a volume, but has it where it is",
+        "a hollow node makes no bind mount of a sub-path, but uses the path in the volume",
     ),
-    # What is asked less often.
+    # The following differences are calls that our kubelet makes less or more often.
     Known(
         r" reads: list .*limit=500&resourceVersion=0 200: recorded 1, ours 0$",
-        "the recorded API server broke off watches that were to begin with a list, so that a list and a watch followed",
+        "the recorded API server ended watches with initial events, so that a list and a watch followed",
     ),
     Known(
         r" reads: watch [^ ]*resourceVersion=<version>[^ ]* 200: recorded 1, ours 0$",
-        "the watch that followed that list",
+        "this is the watch that followed that list",
     ),
     Known(
         r"^00-register events: only recorded: patch .*\"count\": 3, .*status is now: NodeHas",
-        "the node's first state is worked out, and told of, once less",
+        "our kubelet computes and reports the node's first state once less",
         always=False,
     ),
     Known(
         r"^06-restart events: only ours: patch .*\"count\": 2, .*status is now: NodeHas",
-        "the node's first state is worked out, and told of, once more for a pod that is admitted before the node was "
-        "listed; in Go too",
+        "a kubelet computes and reports the node's first state once more for a pod that it admits before it has listed "
+        "the node; Go does so, too",
         always=False,
     ),
-    # Another machine.
+    # The following differences come from another machine.
     Known(r" node: create status capacity (ephemeral-storage|memory|cpu|hugepages-[^ ]*): ", _AWAY, always=False),
     Known(
         r" node: create status allocatable (ephemeral-storage|memory|cpu|hugepages-[^ ]*): ",
-        "of a hollow node nothing is kept back, in Go neither",
+        "a hollow node reserves no resources, in Go either",
     ),
     Known(r" node: create status nodeInfo (kernelVersion|machineID|systemUUID|bootID|osImage): ", _AWAY, always=False),
-    Known(r" node: create status daemonEndpoints kubeletEndpoint Port: recorded 10250, ours ", "a free port"),
+    Known(
+        r" node: create status daemonEndpoints kubeletEndpoint Port: recorded 10250, ours ", "the test uses a free port"
+    ),
     Known(r" events: only (ours|recorded): create .*\"CgroupV1\"", _AWAY, always=False),
-    # What comes at random, and did in the recording.
+    # The following differences are random, also in the recording.
     Known(
         r"^00-register (node: create status conditions\[3\] message: recorded \"CSINode is not yet initialized\", ours "
         r"\"failed to initialize CSINode: .* timed out waiting|node: only ours: patch .*\"failed to initialize CSINode"
         r": .* timed out waiting|reads: get /api/v1/nodes/labnode 404: recorded 3, )",
-        "the CSINode waits a third of a second for its node, and a busy machine takes longer to register that",
+        "the CSINode waits a third of a second for its node, and a busy machine takes longer to register the node",
         always=False,
     ),
     Known(
         r"^06-restart node: create status conditions\[3\] (message: .*, ours \".*(has yet to be successful|may not "
         r"have completed yet)|reason: .*, ours \"KubeletNotReady\"$|status: recorded \"True\", ours \"False\"$)",
-        "the node is registered before or after the kubelet has listed its pods for the first time, in Go too",
+        "the kubelet registers the node before or after its first list of the pods, in Go, too",
         always=False,
     ),
     Known(
         r"^00-register (node: only ours: patch .*\"conditions\": \[{\"message\": \"kubelet is posting ready status\", "
         r".*}\]}}$|events: only ours: patch .*\"count\": 2, .*status is now: NodeReady\"}$)",
-        "two threads tell that the node has become ready, and the second may not have seen yet what the first wrote; "
-        "in Go too",
+        "two threads report that the node has become ready, and the second may not have seen yet what the first wrote, "
+        "in Go, too",
         always=False,
     ),
     Known(
         r": calls: (get|patch) pods: 1 more ",
-        "a pod's last two statuses go out as one or as two, each of which reads the pod first; "
-        "the recorded kubelet did either, too",
+        "a kubelet sends a pod's last two statuses as one or as two, and reads the pod before each; "
+        "the recorded kubelet did both, too",
         always=False,
     ),
     Known(
         r"^static-labnode: (calls: patch pods: 1 more |patch status conditions\[0\] status: recorded \"True\", ours "
         r"\"False\"$|only ours: patch .*\"conditions\": \[{\"status\": \"True\", \"type\": "
         r"\"PodReadyToStartContainers\"}\]}}$)",
-        "the pod's first status, from before its sandbox, is sent if the mirror pod is there by then, and else dropped",
+        "a kubelet sends the status from before the pod's sandbox if the mirror pod exists by then, or drops it",
         always=False,
     ),
     Known(
         r"^static-labnode: calls: get pods: [2-9] more ",
-        "a status whose mirror pod is gone is asked for with those of others until housekeeping forgets it, in Go too",
+        "with the statuses of others the kubelet requests that of a deleted mirror pod until housekeeping, in Go, too",
         always=False,
     ),
     Known(
         r"^static-labnode: (only ours: delete [^ ]*/static-labnode 404 |calls: delete pods: 1 more )",
-        "housekeeping deletes a mirror pod without a static pod until the watch says that the mirror pod is gone, in "
-        "Go too",
+        "housekeeping deletes a mirror pod without a static pod until the watch reports that it is gone, in Go, too",
         always=False,
     ),
     Known(
         r"^unhealthy( events:|: calls: (patch|create) events| .* held count:| .* (Unhealthy|BackOff): .* held: event)",
-        "probes run each second from a random moment on; after 25 warnings of a pod no more are sent",
+        "probes run each second from a random moment on; after 25 warnings about a pod the kubelet sends no more",
     ),
     Known(
         r"^everything: only (ours|recorded): patch (?!.*initContainerStatuses).*"
         r"\"status\": {\"containerStatuses\": .*failed to generate container",
-        "the startup probe tells of its success, which has the pod synced, before or after the first sync has ended",
+        "the startup probe's success, which causes a sync of the pod, comes before or after the end of the first sync",
         always=False,
     ),
     Known(
         r"^everything: (patch status containerStatuses\[0\] state waiting (message: recorded null|reason: .*\"PodInit)"
         r"|only recorded: patch (?!.*initContainerStatuses).*\"PodInitializing\")",
-        "why a container waits is not forgotten when the kubelet is restarted; the status that says so may go out with "
-        "the next one",
+        "a restarted kubelet still knows why a container waits; it may send that status together with the next one",
         always=False,
     ),
     Known(
         r"^no-config .* held count:|^(everything|no-config) events: only (ours|recorded): "
         r".*(already present on machine|failed to generate container|configmap ..missing.. not found)",
-        "one for each sync of a container that cannot be made",
+        "each sync of a container that cannot be created emits one",
         always=False,
     ),
     Known(
         r"^crashes( events: (only ours: patch .*Back-off restarting|patch count:) |: calls: patch events: 1 more "
         r"| .* BackOff: .* held count:)",
-        "one for each sync of a container that waits to be started again; a busy machine takes longer, with more syncs",
+        "each sync of a container in its backoff emits one; a busy machine takes longer and has more syncs",
         always=False,
     ),
     Known(
         r"^everything: calls: ((patch|get) pods|(create|patch) events): [12] more ",
-        "so many for each sync of a container that cannot be made",
+        "each sync of a container that cannot be created makes these calls",
         always=False,
     ),
 ]
@@ -166,7 +166,7 @@ def _run_of(runs: Runs, scenario: str) -> Run:
 
 
 def _life(runs: Runs, scenario: str, pod: str) -> tuple[PodLife, PodLife]:
-    """The recorded calls and ours."""
+    """Return the recorded calls about a pod, and ours."""
     recorded = api_scenarios.cut(scenario, api_calls.load(scenario))
     return api_calls.lives(recorded)[pod], api_calls.lives(_run_of(runs, scenario).calls)[pod]
 
@@ -176,26 +176,23 @@ def _check(differences: Iterable[str]) -> None:
     assert not found, found
 
 
-# --- Pods -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_writes_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
-    """Status patches, mirror pods and deletions: their order, options and contents."""
+    """Status patches, mirror pods and deletions have the recorded order, options and contents."""
     recorded, ours = _life(runs, scenario, pod)
     _check(api_calls.diff_writes(recorded.writes, ours.writes, pod))
 
 
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_events_of_a_pod(runs: Runs, scenario: str, pod: str) -> None:
-    """Each new event and each count that rises, in their order."""
+    """Each new event and each increased count comes in the recorded order."""
     recorded, ours = _life(runs, scenario, pod)
     _check(api_calls.diff_writes(recorded.events, ours.events, f"{pod} events"))
 
 
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_no_more_calls_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
-    """What the Go kubelet needed is not exceeded, and a pod is read before its status is patched."""
+    """Our kubelet makes no more calls than the Go kubelet, and reads a pod before it patches the pod's status."""
     recorded, ours = _life(runs, scenario, pod)
     assert ours.unread() == []
     _check(_exceeded(recorded.calls, ours.calls, pod))
@@ -213,7 +210,7 @@ def _exceeded(recorded: Iterable[Call], ours: Iterable[Call], where: str) -> Ite
 
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_what_the_api_server_holds(runs: Runs, scenario: str, pod: str) -> None:
-    """The pod's status, and all of a mirror pod."""
+    """The API server holds the recorded status of the pod, and the whole recorded mirror pod."""
     [recorded] = [p for p in normalize.pods(scenario) if p["metadata"]["name"] == pod]
     ours = _run_of(runs, scenario).pods[pod]
     if scenario != "05-static":
@@ -223,7 +220,10 @@ def test_what_the_api_server_holds(runs: Runs, scenario: str, pod: str) -> None:
 
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_calls_of_the_runtime_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
-    """Their order and contents; of containers that cannot be made only the contents."""
+    """The calls of the runtime have the recorded order and contents.
+
+    For containers that cannot be created, only the contents matter.
+    """
     run = _run_of(runs, scenario)
     ours = cri_calls.conversation(run.cri, run.root_dir, pod)
     recorded = _recorded_cri(scenario, pod)
@@ -233,7 +233,7 @@ def test_calls_of_the_runtime_about_a_pod(runs: Runs, scenario: str, pod: str) -
 
 
 def _in_order(calls: Iterable[normalize.Call]) -> list[normalize.Call]:
-    """Without what is tried again and again, and what is cleared away at leisure: that is for static_pod_test."""
+    """Leave out repeated attempts, and removals at a random time, which static_pod_test checks."""
     return [call for call in calls if not (call.failed or call.method in ("RemoveContainer", "PullImage"))]
 
 
@@ -248,7 +248,7 @@ def _recorded_cri(scenario: str, pod: str) -> list[normalize.Call]:
 
 @pytest.mark.parametrize("scenario", ["01-plain", "03-ends", "04-host"])
 def test_events_that_the_api_server_holds(runs: Runs, scenario: str) -> None:
-    """With reason, message, type, count and all their fields."""
+    """The API server holds the recorded events, with their reason, message, type, count and all other fields."""
     text = (normalize.DATA / scenario / "events.json").read_text()
     recorded = _events(json.loads(text)["items"], scenario)
     ours = _events(runs.alive.events, scenario)
@@ -260,7 +260,7 @@ def test_events_that_the_api_server_holds(runs: Runs, scenario: str) -> None:
 
 
 def _events(items: Iterable[dict[str, Any]], scenario: str) -> dict[str, dict[str, Any]]:
-    """Those of the kubelet, by what they tell."""
+    """Return the kubelet's events by their subject, reason and message."""
     found = {}
     for event in items:
         about = event["involvedObject"]
@@ -271,11 +271,8 @@ def _events(items: Iterable[dict[str, Any]], scenario: str) -> dict[str, dict[st
     return found
 
 
-# --- The node ---------------------------------------------------------------------------------------
-
-
 def _start_of(runs: Runs, scenario: str) -> tuple[list[Call], list[Call]]:
-    """What was said, by either kubelet, about the node from its start until the first lease of its own is renewed."""
+    """Return both kubelets' calls about the node from their start until the first renewal of the lease."""
     recorded = api_calls.load(scenario)
     if scenario == "00-register":
         return _until_renewed(recorded, "create"), _until_renewed(runs.alive.calls, "create")
@@ -308,14 +305,15 @@ _STARTS = ["00-register", "06-restart"]
 
 @pytest.mark.parametrize("scenario", _STARTS)
 def test_node_writes(runs: Runs, scenario: str) -> None:
-    """The node object, its status, the CSI node and the lease, and the order in which they are written."""
+    """The node object, its status, the CSI node and the lease have the recorded contents and order of writes."""
     recorded, ours = _start_of(runs, scenario)
     _check(api_calls.diff_writes(_writes(recorded), _writes(ours), f"{scenario} node"))
 
 
 def _writes(calls: Iterable[Call]) -> list[Call]:
-    """All but events. What comes in a longer time is not compared: updates of the lease after the first, and patches
-    that say nothing but when the node was last heard of.
+    """Return all writes except events, and except those that depend on the length of the run.
+
+    These are updates of the lease after the first, and patches that report only a heartbeat.
     """
     found: list[Call] = []
     for call in calls:
@@ -335,7 +333,7 @@ def test_node_events(runs: Runs, scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", _STARTS)
 def test_node_reads(runs: Runs, scenario: str) -> None:
-    """Each watch and list with its query, and no get more than the Go kubelet's."""
+    """Each watch and list has the recorded query, and our kubelet makes no more gets than the Go kubelet."""
     recorded, ours = _start_of(runs, scenario)
     _check(_diff_reads(recorded, ours, f"{scenario} reads"))
 
@@ -351,7 +349,7 @@ def _diff_reads(recorded: Iterable[Call], ours: Iterable[Call], where: str) -> I
 
 
 def test_every_known_difference_is_still_there(request: pytest.FixtureRequest) -> None:
-    """A line of the table that no longer fits anything is to go."""
+    """Every expected difference still exists. An entry of the table that no longer fits must be removed."""
     tests = [item for item in request.session.items if item.fspath == request.node.fspath]
     if len(tests) < len(_LIVES):
         pytest.skip("needs all tests of this file")

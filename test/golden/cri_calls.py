@@ -1,4 +1,4 @@
-"""What a kubelet on the hollow runtime said to it, made comparable with what was recorded."""
+"""Make a kubelet's calls of the hollow runtime comparable with the recorded ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from framework.hollow_kubelet import HollowKubelet
 from golden import normalize
 
-# A hollow node has no cgroups of its own, and other pages and swap than the recorded machine.
+# A hollow node has no cgroups, and its page sizes and swap differ from those of the recorded machine.
 HOLLOW = (
     "RunPodSandbox.config.linux.cgroup_parent",
     "PullImage.sandbox_config.linux.cgroup_parent",
@@ -22,7 +22,7 @@ HOLLOW = (
 
 
 def resolv_conf() -> str:
-    """The recorded machine's, as a pod in its network was given it."""
+    """Return the resolv.conf of the recorded machine, as a pod on the host's network got it."""
     [config] = [
         line["request"]["config"]["dns_config"]
         for line in normalize.load("04-host")
@@ -36,12 +36,12 @@ def resolv_conf() -> str:
 
 
 def recorded(node: HollowKubelet) -> Iterator[str]:
-    """The calls as lines of a recording."""
+    """Yield the calls as lines of a recording."""
     return (json.dumps(call.as_json()) for call in node.runtime.recorder.calls())
 
 
 def conversation(lines: Iterable[dict[str, Any]], root_dir: Path, pod: str) -> list[normalize.Call]:
-    """What was said about a pod."""
+    """Return the calls about a pod."""
     lines = list(lines)
     directories = {str(root_dir): "/var/lib/kubelet"}
     for line in lines:
@@ -51,7 +51,7 @@ def conversation(lines: Iterable[dict[str, Any]], root_dir: Path, pod: str) -> l
 
 
 def _without_garbage_collection(calls: list[normalize.Call]) -> list[normalize.Call]:
-    """Sandboxes are collected once a minute: that may come within the test, and did not within the recording."""
+    """Leave out the garbage collection of sandboxes, which runs once a minute and did not run during the recording."""
     result: list[normalize.Call] = []
     for call in calls:
         again = call.method == "StopPodSandbox" and call in result

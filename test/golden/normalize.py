@@ -1,7 +1,7 @@
-"""Recorded conversations between a kubelet and a container runtime, made comparable.
+"""Make recorded conversations between a kubelet and a container runtime comparable.
 
-A conversation is what was said about one pod. What differs from run to run (ids, times, addresses,
-directories) is replaced by a name for it, so that two conversations about the same pod can be compared.
+A conversation consists of the calls about one pod. What differs from run to run (IDs, times, addresses, directories) is
+replaced by a placeholder, so that two conversations about the same pod can be compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 DATA = Path(__file__).parents[1] / "data" / "golden" / "v1.36.2"
 
-# The calls that change something, and the question that decides about a pull.
+# These are the calls that change something, and the question that decides whether to pull an image.
 MUTATING = (
     "RunPodSandbox",
     "StopPodSandbox",
@@ -29,7 +29,7 @@ MUTATING = (
     "ImageStatus",
 )
 
-# Calls about several containers that are made in no particular order.
+# These calls about several containers have no particular order.
 _UNORDERED = ("StopContainer", "RemoveContainer")
 
 _QUESTIONS = ("ImageStatus",)
@@ -42,7 +42,7 @@ _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call about a pod. `subject` is what it is about: `<sandbox>`, `<c#0>`, an image."""
+    """Describe one call about a pod. `subject` is what it is about: `<sandbox>`, `<c#0>`, an image."""
 
     method: str
     subject: str
@@ -54,18 +54,18 @@ class Call:
 
 
 def load(scenario: str) -> list[dict[str, Any]]:
-    """The recorded lines of a scenario, in the order in which the calls began."""
+    """Return the recorded lines of a scenario, in the order in which the calls began."""
     return read(DATA / scenario / "cri.jsonl")
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a recording, in the order in which the calls began."""
+    """Return the lines of a recording, in the order in which the calls began."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return sorted(lines, key=lambda line: float(line["t"]))
 
 
 def pods(scenario: str) -> list[dict[str, Any]]:
-    """The pods as the API server held them, status included."""
+    """Return the pods that the API server held, with their statuses."""
     items: list[dict[str, Any]] = json.loads((DATA / scenario / "pods.json").read_text())["items"]
     return items
 
@@ -76,10 +76,10 @@ def conversations(
     methods: Iterable[str] = MUTATING,
     directories: dict[str, str] | None = None,
 ) -> dict[str, list[Call]]:
-    """Pod name → its calls. `directories`: path prefix → the name to put in its place.
+    """Return the calls of each pod by its name. `directories` maps path prefixes to their placeholders.
 
-    Calls about pods whose sandbox was made before the recording began are left out, and so are questions
-    that were asked before: a recording has them only when the answer changed.
+    Calls about pods whose sandbox was created before the recording are left out. So are repeated questions, because a
+    recording has them only when the answer has changed.
     """
     lines, wanted = list(lines), set(methods)
     names = _Names(lines, directories or {})
@@ -96,12 +96,12 @@ def conversations(
 
 
 class _Names:
-    """Knows which id stands for what, from all lines of a recording."""
+    """Map IDs to names, from all lines of a recording."""
 
     def __init__(self, lines: Iterable[dict[str, Any]], directories: dict[str, str]) -> None:
         self._directories = sorted(directories.items(), key=lambda item: -len(item[0]))
-        self._pods: dict[str, str] = {}  # id, uid or time first seen → pod
-        self._ids: dict[str, str] = {}  # id → name
+        self._pods: dict[str, str] = {}  # The key is an ID, a UID or the time when the pod was first seen.
+        self._ids: dict[str, str] = {}  # The value is the placeholder of the ID.
         self._uids: dict[str, set[str]] = {}
         for line in lines:
             self._learn(line["method"], line["request"], line.get("response", {}))
@@ -124,7 +124,7 @@ class _Names:
             self._ids[container_id] = f"<{metadata['name']}#{metadata.get('attempt', 0)}>"
 
     def pod_of(self, line: dict[str, Any]) -> str | None:
-        """The pod that a call is about, None when that cannot be told."""
+        """Return the pod that a call is about, or None if that is unknown."""
         request = line["request"]
         match line["method"]:
             case "RunPodSandbox":
@@ -167,7 +167,7 @@ def _without_id(image: str) -> str:
 
 
 def _sort_environment(request: dict[str, Any]) -> dict[str, Any]:
-    """Go walks through a map, so that the order of variables means nothing."""
+    """Sort the environment variables. In Go they come from a map, so that their order has no meaning."""
     config = request.get("config", {})
     if "envs" in config:
         config["envs"] = sorted(config["envs"], key=lambda env: str(env["key"]))
@@ -178,7 +178,7 @@ def _sort_environment(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps(calls: Iterable[Call]) -> list[list[str]]:
-    """The order of calls as far as it means something: neighbours that may swap are one sorted step."""
+    """Return the meaningful order of calls: neighbours that may swap form one sorted step."""
     result = []
     for _, group in groupby(enumerate(calls), key=_step_key):
         result.append(sorted(str(call) for _, call in group))
@@ -191,9 +191,9 @@ def _step_key(item: tuple[int, Call]) -> object:
 
 
 def diff_conversations(recorded: list[Call], ours: list[Call], ignore: Iterable[str] = ()) -> list[str]:
-    """What differs, one line each: the order of calls, then what is in them.
+    """Return the differences, one line each: first the order of calls, then their contents.
 
-    `ignore`: paths like `CreateContainer.config.linux.resources`, which stand for everything below them.
+    `ignore` has paths like `CreateContainer.config.linux.resources`, which include everything below them.
     """
     found = []
     if steps(recorded) != steps(ours):
@@ -213,7 +213,7 @@ def _show(result: list[list[str]]) -> str:
 
 
 def diff(recorded: Any, ours: Any, where: str = "", path: str = "", ignore: Iterable[str] = ()) -> Iterator[str]:
-    """The differences between two requests, one line each, with the path of the field."""
+    """Yield the differences between two requests, one line each, with the path of the field."""
     if recorded == ours or path in set(ignore):
         return
     if isinstance(recorded, dict) and isinstance(ours, dict):

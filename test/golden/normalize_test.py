@@ -1,4 +1,4 @@
-"""The recordings can be read, and comparing them finds what differs."""
+"""Test that the recordings can be read, and that their comparison finds differences."""
 
 from __future__ import annotations
 

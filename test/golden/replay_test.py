@@ -1,6 +1,6 @@
-"""The runtime manager says to a runtime what the Go kubelet said, pod by pod.
+"""Test that the runtime manager makes the same calls of a runtime as the Go kubelet, pod by pod.
 
-What differs on purpose is listed in docs/divergences.md.
+docs/divergences.md lists the intended differences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MakeReplay = Callable[[str, str], Replay]
 
 @pytest.fixture
 def make_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeReplay:
-    # What the recorded machine had: cgroup v1, and two sizes of huge pages.
+    # The recorded machine had cgroup v1 and two sizes of huge pages.
     monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: False)
     monkeypatch.setattr(kuberuntime_container_linux, "huge_page_sizes", lambda: ["2MB", "1GB"])
     return lambda scenario, name: Replay(scenario, name, tmp_path)
@@ -38,7 +38,7 @@ def check(replay: Replay, methods: set[str] | None = None) -> None:
     assert runtime_replay.differences(recorded, ours) == ""
 
 
-# Dead containers are removed by the kubelet, not by the runtime manager.
+# The kubelet, not the runtime manager, removes dead containers.
 LIFE = {
     "RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox",
     "ImageStatus", "PullImage",
@@ -77,7 +77,7 @@ def test_pod_that_crashes(make_replay: MakeReplay) -> None:
     replay.clock.step(1.5)
     replay.sync()
     replay.clock.step(1.5)
-    replay.sync()  # now it has to wait
+    replay.sync()  # The container now waits for its backoff.
     replay.clock.step(10)
     replay.sync()
     replay.clock.step(1.5)
@@ -121,7 +121,7 @@ def test_pod_without_its_configuration(make_replay: MakeReplay) -> None:
 def test_pod_with_everything(make_replay: MakeReplay) -> None:
     replay = make_replay("02-everything", "everything")
     behaviours = replay.runtime.behaviours
-    # The recorded machine could not mount /etc as the container wants it.
+    # The recorded machine could not mount /etc as the container requires.
     behaviours.add(fake.Behaviour(create_error='path "/etc" is mounted on "/"'), name="main")
     behaviours.add(fake.Behaviour(ignore_sigterm=True), name="other")
     replay.sync()

@@ -1,7 +1,7 @@
-"""Drives the runtime manager with recorded pods, on a runtime that answers as the recorded one did.
+"""Run the runtime manager with recorded pods, on a runtime that answers as the recorded one did.
 
-What the kubelet itself adds to a container (environment, mounts, DNS, host name, cgroup parent) is taken from
-the recording: here it is the runtime manager's part of the requests that is under test.
+What the kubelet itself adds to a container (environment, mounts, DNS, host name, cgroup parent) comes from the
+recording, because only the runtime manager's part of the requests is under test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pkg.client_go.util import flowcontrol
 
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 NOT_THERE = "registry.k8s.io/not-there:1"
-# Of the recorded machine; its memory decides about the OOM scores.
+# This is the memory of the recorded machine, which determines the OOM scores.
 _MEMORY = 31 * 1024**3
 _ANNOTATIONS = {
     kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: kubetypes.APISERVER_SOURCE,
@@ -41,7 +41,7 @@ _LOGS = "/var/log/pods"
 
 
 def recorded_pod(scenario: str, name: str) -> v1.Pod:
-    """The pod as it came to the kubelet: without status, with the annotations of its source."""
+    """Return the pod as the kubelet received it: without status, with the annotations of its source."""
     [item] = [pod for pod in normalize.pods(scenario) if pod["metadata"]["name"] == name]
     pod = codec.decode_json(json.dumps({**item, "status": {}}).encode(), v1.Pod)
     pod.metadata.annotations = {**pod.metadata.annotations, **_ANNOTATIONS}
@@ -49,7 +49,7 @@ def recorded_pod(scenario: str, name: str) -> v1.Pod:
 
 
 class RecordedKubelet(containertesting.FakeRuntimeHelper):
-    """Gives the runtime manager what the recorded kubelet gave it."""
+    """Give the runtime manager the recorded kubelet's options."""
 
     def __init__(self, scenario: str, pod: v1.Pod, directory: Path) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _NoPullingTimes:
 
 
 class Replay:
-    """One recorded pod on one runtime manager."""
+    """Run one recorded pod on one runtime manager."""
 
     def __init__(self, scenario: str, name: str, directory: Path) -> None:
         self.scenario = scenario
@@ -188,23 +188,23 @@ class Replay:
         )
 
     def sync(self) -> kubecontainer.PodSyncResult:
-        """One sync of the pod, as its worker does it."""
+        """Sync the pod as its pod worker does."""
         ctx = golang.background()
         return self.manager.sync_pod(ctx, self.pod, self._status(), [], self.back_off, False)
 
     def kill(self) -> None:
-        """The end of the pod: its containers, then its sandbox."""
+        """Stop the pod: its containers, then its sandbox."""
         ctx = golang.background()
         running = kubecontainer.convert_pod_status_to_running_pod(self.manager.type(), self._status())
         self.manager.kill_pod(ctx, self.pod, running, None)
 
     def probed(self, container: str, results: proberesults.Manager, result: proberesults.Result) -> None:
-        """Let a probe of the container have this result."""
+        """Set the result of a probe of the container."""
         container_id = self.runtime.container(self.pod.metadata.name, container).id
         results.set(kubecontainer.ContainerID(self.manager.type(), container_id), result, self.pod)
 
     def wait_for_stops(self, number: int) -> None:
-        """Until so many containers take their time to stop, or wait for others to do so."""
+        """Wait until this many containers are stopping, or wait for others to stop."""
         self.clock.wait_for_waiters(number)
 
     def _status(self) -> kubecontainer.PodStatus:
@@ -217,7 +217,7 @@ class Replay:
         return self.manager.get_pod_status(ctx, pod)
 
     def conversation(self) -> list[normalize.Call]:
-        """What was said about the pod."""
+        """Return the calls about the pod."""
         lines = [json.loads(json.dumps(call.as_json())) for call in self.runtime.recorder.calls()]
         directories = {str(self.directory / "logs"): _LOGS, str(self.directory): "/var/lib/kubelet"}
         found = normalize.conversations(lines, directories=directories)
@@ -225,10 +225,10 @@ class Replay:
 
 
 def recorded_conversation(scenario: str, name: str) -> list[normalize.Call]:
-    """What the Go kubelet said about the pod."""
+    """Return the Go kubelet's calls about the pod."""
     return normalize.conversations(normalize.load(scenario))[name]
 
 
 def differences(recorded: list[normalize.Call], ours: list[normalize.Call], ignore: Any = ()) -> str:
-    """All differences as one text, empty if there are none."""
+    """Return all differences as one text, which is empty if there are none."""
     return "\n".join(normalize.diff_conversations(recorded, ours, ignore))

@@ -1,8 +1,8 @@
-"""The whole kubelet, started as a process, says about static pods what the Go kubelet said.
+"""Test that the whole kubelet, as a process, makes the Go kubelet's calls about static pods.
 
-It runs as a hollow node, so that nothing but the calls is under test; what follows from that is not compared.
-Pods that were recorded coming from the API server come from a file here, and what follows from that is not
-compared either: it is in the one pod that was recorded coming from a file.
+It runs as a hollow node, so that only the calls are under test. Differences that follow from the hollow node are not
+compared. Pods that came from the API server in the recording come from a file here, and differences that follow from
+that are not compared either. One recorded pod came from a file, and it covers them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubelet.cri.remote import fake
 _NODE = "labnode"
 _IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# The annotations tell the source; the hash covers the mount of the service account.
+# The annotations name the source, and the hash covers the mount of the service account.
 _FROM_API_SERVER = (
     "RunPodSandbox.config.annotations",
     "CreateContainer.sandbox_config.annotations",
@@ -55,7 +55,7 @@ def _recorded(scenario: str, pod: str) -> list[normalize.Call]:
 
 
 def _without_api_server(config: dict[str, Any]) -> None:
-    """Leave out the variables of services and the service account's volume."""
+    """Remove the variables of services and the service account's volume."""
     config["mounts"] = [m for m in config["mounts"] if m["container_path"] != _SERVICE_ACCOUNT]
     envs = [env for env in config.pop("envs", []) if not env["key"].startswith("KUBERNETES_")]
     if envs:
@@ -77,12 +77,12 @@ def _manifest(scenario: str, pod: str) -> str:
 
 
 def _called(node: HollowKubelet, method: str) -> int:
-    """How often the runtime was called so, and has answered."""
+    """Return the number of answered calls of this method."""
     return len(node.runtime.recorder.calls([method]))
 
 
 def _run(node: HollowKubelet, manifest: str, containers: int) -> Path:
-    """Let a pod come and start; returns its manifest."""
+    """Start a pod, and return the path of its manifest."""
     path = node.manifests / "pod.yaml"
     path.write_text(manifest)
     node.wait_for_condition("the containers run", lambda: _called(node, "StartContainer") >= containers, timeout=60)
@@ -91,7 +91,7 @@ def _run(node: HollowKubelet, manifest: str, containers: int) -> Path:
 
 
 def _run_and_delete(node: HollowKubelet, manifest: str, containers: int) -> None:
-    """Let a pod come, start, and go again."""
+    """Start a pod, and remove it again."""
     _run(node, manifest, containers).unlink()
     node.wait_for_condition("the sandbox is stopped", lambda: _called(node, "StopPodSandbox"), timeout=60)
     node.wait_for_condition("the containers are gone", lambda: not node.runtime.containers, timeout=90)

@@ -219,10 +219,12 @@ class Cluster:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run an API server and its controllers until SIGTERM or Ctrl-C.")
-    parser.add_argument("--directory", type=Path, required=True, help="where to keep certificates and objects")
-    parser.add_argument("--port", type=int, default=0, help="where to listen; any free port if there is none")
-    parser.add_argument("--mount-tokens", action="store_true", help="give pods their service account's token")
-    parser.add_argument("--shortest-token", type=int, default=0, help="seconds of a life of ten minutes")
+    parser.add_argument(
+        "--directory", type=Path, required=True, help="Keep certificates and objects in this directory."
+    )
+    parser.add_argument("--port", type=int, default=0, help="Listen on this port; 0 selects a free one.")
+    parser.add_argument("--mount-tokens", action="store_true", help="Mount the service account's token into pods.")
+    parser.add_argument("--shortest-token", type=int, default=0, help="Use this lifetime for ten-minute tokens.")
     given = parser.parse_args(arguments)
     options = Options(port=given.port, mount_tokens=given.mount_tokens, shortest_token=given.shortest_token, keep=True)
     cluster = Cluster(given.directory, options)

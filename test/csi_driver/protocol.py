@@ -62,7 +62,7 @@ def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
             case "NodePublishVolume":
                 source = call.request.get("staging_target_path", "")
                 if stages and source not in staged:
-                    yield f"published at {path} without being staged at {source!r}"
+                    yield f"published at {path} although it is not staged at {source!r}"
                 maybe_published |= _places(call)
             case "NodeUnpublishVolume":
                 if path not in maybe_published and undone.get((call.method, path), call.marks) == call.marks:

@@ -65,8 +65,8 @@ class Phase(Enum):
     """Define when the kubelet makes the call that fails."""
 
     POD = "a pod starts or ends"
-    WATCH = "watches begin anew, and what the kubelet does all the time"
-    LIST = "watches begin anew, and cannot"
+    WATCH = "watches restart, and the kubelet does its periodic work"
+    LIST = "watches fail, so that the kubelet lists"
     START = "the kubelet starts"
 
 
@@ -560,7 +560,7 @@ class Round:
         elif trigger.act not in (_delete_pod, _remove_static_pod):
             self.node.wait_for_api_running(_mirror(case) if trigger.static else case.name)
         if (recovered := trigger.recovered) is not None:
-            self.node.wait_for_condition(f"{case.call} has been done", lambda: recovered(case))
+            self.node.wait_for_condition(f"{case.call} has taken effect", lambda: recovered(case))
 
     def _delete(self, case: Case) -> None:
         trigger = TRIGGERS[case.call]
@@ -645,11 +645,12 @@ class Round:
             new = [each for each in faults.watches if each not in before]
             return resources <= {each.resource for each in new}
 
-        self.node.wait_for_condition("all is watched again", watched)
+        self.node.wait_for_condition("the kubelet watches all resources again", watched)
         # The kubelet has processed the new lists by its second node status from now on.
         reports = len(requests.calls(verb="patch", resource="nodes"))
         self.node.wait_for_condition(
-            "the node is reported", lambda: len(requests.calls(verb="patch", resource="nodes")) > reports + 1
+            "the kubelet has reported the node's status",
+            lambda: len(requests.calls(verb="patch", resource="nodes")) > reports + 1,
         )
 
     def _see_pod_live(self, name: str, several: Sequence[Case]) -> None:
@@ -666,7 +667,7 @@ class Round:
         with noting(*several):
             if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
                 # The false answers were about this pod, too. Some cannot be undone: a deadline in the past, for
-                # example, fails the pod permanently, and if the pod has a nonsense QoS class the API server does not
+                # example, fails the pod permanently, and if the pod has a false QoS class the API server does not
                 # learn of that before the kubelet restarts.
                 self.node.delete(BYSTANDER, grace=0)
                 self.node.wait_until_gone(BYSTANDER)

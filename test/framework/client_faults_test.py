@@ -14,7 +14,7 @@ from framework.containerd import ROOT
 
 def test_calls_are_known() -> None:
     calls, mentions = client_calls.find()
-    assert mentions == client_faults.HANDED_ON.keys(), "clients that are handed on, and nobody knows for what"
+    assert mentions == client_faults.HANDED_ON.keys(), "clients that a file passes on must have an entry in HANDED_ON"
     handed_on = {call for several in client_faults.HANDED_ON.values() for call in several}
     known = client_faults.TRIGGERS.keys() | client_faults.UNIT_TESTS.keys()
     assert calls | handed_on == known
@@ -38,5 +38,7 @@ def _tried(file: Path, name: str) -> set[Call]:
 
 
 def _call(argument: ast.expr) -> Call:
-    assert isinstance(argument, ast.Call) and ast.unparse(argument.func) == "Call", "write the call itself"
+    assert isinstance(argument, ast.Call) and ast.unparse(argument.func) == "Call", (
+        "the arguments must be calls of Call"
+    )
     return Call(*(ast.literal_eval(each) for each in argument.args))

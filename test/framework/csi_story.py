@@ -131,7 +131,7 @@ class Story:
         """Check that each volume is staged and published once, where its pod needs it."""
         self.node.wait_for_api_running(*names, timeout=TIMEOUT)
         mounts = self.driver.mounts()
-        assert len(set(mounts)) == len(mounts), "mounted twice over"
+        assert len(set(mounts)) == len(mounts), "a path is mounted twice"
         places = protocol.left(self.driver.calls())
         for name in names:
             version = self.node.history.latest(name)

@@ -15,7 +15,7 @@ class DevicePlugin:
     def __init__(
         self, folder: Path, resource: str, kubelet_root: Path, probed: bool = False, cdi_kind: str = ""
     ) -> None:
-        """With `probed`, the plugin waits until the kubelet finds it. Otherwise it registers itself."""
+        """Create the plugin. With `probed`, it waits until the kubelet finds it. Otherwise it registers itself."""
         self.resource = resource
         self.state = folder / resource.replace("/", "-")
         self.state.mkdir(parents=True, exist_ok=True)

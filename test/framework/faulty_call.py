@@ -59,8 +59,8 @@ class Kind(StrEnum):
 
 
 _SILENT = (Kind.HANG, Kind.LATE)
-# A caller may get these errors from a call that fails. A ContextError is not among them: it says that the caller's own
-# time is over.
+# A caller may get these errors from a call that fails, but no ContextError, which says that the caller's own time is
+# over.
 _FAILURES = (apierrors.StatusError, OSError, ValueError)
 
 
@@ -171,14 +171,14 @@ class FaultyCall:
             try:
                 found = ask(MINE)
             except _FAILURES as err:
-                assert not isinstance(err, golang.ContextError), "the caller is told that its own time is over"
+                assert not isinstance(err, golang.ContextError), "the caller gets an error that its own time is over"
             else:
                 # Some nonsense has no effect on the result.
                 assert found != right or self.kind is Kind.NONSENSE
 
     def _see_others_served(self, ask: Callable[[str], object], right: object, fault: Fault) -> None:
         waiting = golang.go(ask, MINE, name="ask-for-mine")
-        wait_for("somebody waits for the answer", lambda: fault.hits, _WAIT)
+        wait_for("the call waits for its answer", lambda: fault.hits, _WAIT)
         assert ask(OTHER) == right
         assert waiting.is_alive()
         fault.end()

@@ -48,7 +48,7 @@ class HollowFiles:
                 return self._extract(process, directory)
             case ["tar", "cf", "-", path]:
                 return self._pack(process, path)
-        process.stderr.write(f"no container runs here, and {' '.join(process.command)!r} is not played\n".encode())
+        process.stderr.write(f"no container runs here, and {' '.join(process.command)!r} is not simulated\n".encode())
         return 127
 
     def _cat(self, process: fake.Process, paths: Sequence[str]) -> int:

@@ -72,8 +72,8 @@ class ImageFault:
         if not self.hits:
             there = [tag for image in self._runtime.images.all() for tag in image.repo_tags]
             raise UnusedFaultError(
-                f"nobody pulled image {self.name}; pulled were: {', '.join(self._pulled) or 'none'}; "
-                f"the node has: {', '.join(there) or 'none'}"
+                f"nobody pulled image {self.name}; pulled images: {', '.join(self._pulled) or 'none'}; "
+                f"images on the node: {', '.join(there) or 'none'}"
             )
 
     def __enter__(self) -> Self:

@@ -142,13 +142,13 @@ class HollowNode:
         Raise LookupError if the pod does not exist or is on another node, and TimeoutError if no node gets it.
         """
         if self._api is None:
-            raise LookupError(f"node {self.name} has no API server that would know pods")
+            raise LookupError(f"node {self.name} has no API server through which a test could drive pods")
         store = self._api.store
         try:
             store.get("pods", name, namespace)
         except ApiError as err:
             names = ", ".join(each["metadata"]["name"] for each in store.list("pods", namespace))
-            raise LookupError(f"there is no pod {namespace}/{name}; the namespace has {names or 'none'}") from err
+            raise LookupError(f"pod {namespace}/{name} not found; the namespace has {names or 'no pods'}") from err
         node = Node(store, self.runtime, self._files, self._readiness)
         return wait_for_object(
             store,
@@ -326,7 +326,7 @@ class _Annotations:
             name = key.removeprefix(behaviour.ANNOTATION_PREFIX)
             try:
                 if name not in names:
-                    raise ValueError(f"no container has this name; there are {', '.join(names)}")
+                    raise ValueError(f"no container has this name; the pod has {', '.join(names)}")
                 behaviour.from_json(text)
             except ValueError as err:
                 return lifecycle.PodAdmitResult(False, "BadAnnotation", f"annotation {key}: {err}")

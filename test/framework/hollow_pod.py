@@ -50,7 +50,7 @@ class HollowPod:
     def exit(self, code: int = 0, *, container: str | None = None) -> None:
         """End a container's process with this exit code."""
         if not 0 <= code <= 255:
-            raise ValueError(f"there is no exit code {code}: it is one of 0 to 255")
+            raise ValueError(f"exit code {code} is not between 0 and 255")
         self._node.runtime.end_container(self._running(container).id, code)
 
     def oom(self, *, container: str | None = None) -> None:
@@ -67,7 +67,7 @@ class HollowPod:
     def log(self, text: str, *, stream: str = "stdout", container: str | None = None) -> None:
         """Make a container log these lines to "stdout" or "stderr", for `kubectl logs` and `kubectl attach`."""
         if stream not in _STREAMS:
-            raise ValueError(f"there is no stream {stream!r}: it is one of {', '.join(_STREAMS)}")
+            raise ValueError(f"stream {stream!r} is not one of {', '.join(_STREAMS)}")
         self._node.runtime.outputs.say(self._running(container), text, stream)
 
     def on_exec(
@@ -117,7 +117,7 @@ class HollowPod:
         where = f"pod {self.namespace}/{self.name}"
         if container is None:
             if len(self._containers) > 1:
-                raise ValueError(f"{where} has several containers, say which: {', '.join(self._containers)}")
+                raise ValueError(f"{where} has several containers; name one of {', '.join(self._containers)}")
             return self._containers[0]
         known = [*self._containers, *self._others, *self._ephemeral()]
         if container not in known:
@@ -143,7 +143,7 @@ class HollowPod:
 
     def _running_now(self, pod: Object, name: str) -> Container | None:
         if pod["metadata"]["uid"] != self.uid:
-            raise LookupError(f"pod {self.namespace}/{self.name} is another one now")
+            raise LookupError(f"another pod has replaced {self.namespace}/{self.name}")
         told = pod.get("status") or {}
         statuses = [
             each

@@ -275,11 +275,11 @@ def test_the_api_server_never_asks_another_kubelet(tmp_path: Path) -> None:
 
 
 def test_wrong_names(api: Cluster | APIServer, pod: HollowPod, node: HollowNode) -> None:
-    with pytest.raises(LookupError, match="there is no pod default/wep; the namespace has web"):
+    with pytest.raises(LookupError, match="pod default/wep not found; the namespace has web"):
         node.pod("wep")
     with pytest.raises(ValueError, match="pod default/web has no container 'd': it has c"):
         pod.log("x", container="d")
-    with pytest.raises(ValueError, match="no stream 'stdin': it is one of stdout, stderr"):
+    with pytest.raises(ValueError, match="stream 'stdin' is not one of stdout, stderr"):
         pod.log("x", stream="stdin")
     with pytest.raises(FileNotFoundError, match="/none"):
         pod.read_file("/none")

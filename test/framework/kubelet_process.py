@@ -90,7 +90,7 @@ class KubeletProcess:
             **(flags or {}),
         }
         self.environment: dict[str, str] = {}
-        # The words are a command that runs another command, such as one in another namespace.
+        # This command runs the kubelet's command in another environment, for example in other namespaces.
         self.within: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -266,7 +266,7 @@ class KubeletProcess:
         def look(pods: dict[str, Pod]) -> Pod | None:
             return pods[name] if name in pods and condition(pods[name]) else None
 
-        found = self.wait_for(f"pod {name} in the wanted state", look, timeout)
+        found = self.wait_for(f"pod {name} meets the condition", look, timeout)
         assert found is not None
         return found
 

@@ -68,8 +68,8 @@ class ClusterKubelet(KubeletProcess):
             # written since their start.
             "containerLogMaxSize": "2Mi",
             "containerLogMonitorInterval": "3s",
-            # The number is high so that the kubelet deletes none of the files when it rotates more often, because a
-            # busy node writes slowly.
+            # The number is high, so that the kubelet deletes none of the files even if it rotates more often on a busy
+            # node, which writes slowly.
             "containerLogMaxFiles": 50,
             "volumeStatsAggPeriod": "2s",
             "rotateCertificates": bootstrap_kubeconfig is not None,

@@ -236,7 +236,7 @@ class Case:
         """
         deadline = time.monotonic() + _PATIENCE
         while self._wait_until_it_runs_or_failed().phase == "Failed":
-            assert time.monotonic() < deadline, f"{self.name} is still refused"
+            assert time.monotonic() < deadline, f"{self.name} is still rejected"
             self._replace_pod()
 
     def _wait_until_it_runs_or_failed(self) -> Version:
@@ -277,7 +277,7 @@ class Case:
         cluster = self.node.cluster
         names = (self.name, f"{self.name}-disk")
         self.node.wait_for_condition(
-            "it has grown", lambda: all(csi.has_grown(cluster, each) for each in names), _PATIENCE
+            "the claims have grown", lambda: all(csi.has_grown(cluster, each) for each in names), _PATIENCE
         )
 
     def health_is_known(self) -> None:
@@ -301,13 +301,13 @@ class Trigger:
 
     who: Sequence[Who]
     act: Callable[[Case], None]
-    # Only the calls about the case's pod fail. Otherwise all calls fail.
+    # With `own`, only the calls about the case's pod fail. Otherwise all calls fail.
     own: bool = False
-    # The pod runs before the calls fail.
+    # `pod_runs` says that the pod runs before the calls fail.
     pod_runs: bool = False
     # `afterwards` is what the plugin does after the end of the fault.
     afterwards: Callable[[Case], None] = _nothing
-    # The pod keeps a false answer of the plugin, as in Go, so its controller has to create another pod.
+    # With `lies_stay`, the pod keeps a false answer of the plugin, as in Go. Its controller has to create another pod.
     lies_stay: bool = False
     # `works` waits until the call has had its effect.
     works: Callable[[Case], None] = _nothing

@@ -125,18 +125,18 @@ def assert_never_unready(versions: Sequence[Version]) -> None:
         if version.deleted:
             return
         ready = ready or version.ready
-        assert version.ready == ready, f"no more ready at {version.version}: {version.summary()}"
+        assert version.ready == ready, f"readiness became {version.ready} at {version.version}: {version.summary()}"
 
 
 def _steps_back(before: Version, after: Version) -> Iterator[str]:
     """Yield what has moved backwards in a pod's next version."""
     at = f"at {after.version}"
     if before.type == DELETED:
-        yield f"is there again {at}"
+        yield f"exists again {at}"
     if _rank(after) < _rank(before) or (before.phase in _ENDED and after.phase != before.phase):
         yield f"phase {before.phase} became {after.phase} {at}"
     if before.deleted and not after.deleted:
-        yield f"is not to go any more {at}"
+        yield f"no longer has a deletionTimestamp {at}"
     if before.grace is not None and (after.grace is None or after.grace > before.grace):
         yield f"grace {before.grace} became {after.grace} {at}"
     start = before.status.get("startTime")
@@ -156,7 +156,7 @@ def _rank(version: Version) -> int:
 
 def _container_steps_back(before: dict[str, Any], after: dict[str, Any] | None) -> Iterator[str]:
     if after is None:
-        yield "has no status any more"
+        yield "no longer has a status"
         return
     if after["restartCount"] < before["restartCount"]:
         yield f"restartCount {before['restartCount']} became {after['restartCount']}"
@@ -167,7 +167,7 @@ def _container_steps_back(before: dict[str, Any], after: dict[str, Any] | None) 
     if same and "running" in state and "running" in was and state["running"] != was["running"]:
         yield f"running since {was['running']} became {state['running']}"
     if before.get("containerID") and not after.get("containerID"):
-        yield "has no containerID any more"
+        yield "no longer has a containerID"
 
 
 def _condition_steps_back(before: dict[str, Any], after: dict[str, Any] | None) -> str:

@@ -68,12 +68,12 @@ def manifest(name: str) -> Manifest:
 class Phase(Enum):
     """Define when calls fail, and which of them fail at the same time."""
 
-    POD = "those about one pod, side by side"
-    NODE = "those about all pods, one after the other"
-    AWAITED = "the one for whose answer it waits before it starts"
-    START = "those that the kubelet makes when it starts, side by side"
-    FIRST_CALL = "the one without which it does not start"
-    EVENTS = "those with another configuration, one after the other"
+    POD = "calls about one pod, at the same time"
+    NODE = "calls about all pods, one after the other"
+    AWAITED = "the call whose answer the kubelet awaits before it starts"
+    START = "calls that the kubelet makes at its start, at the same time"
+    FIRST_CALL = "the call without which the kubelet does not start"
+    EVENTS = "calls with another configuration, one after the other"
 
 
 @dataclass
@@ -197,7 +197,7 @@ class Trigger:
     act: Callable[[Case], object]
     # In Phase.POD, only the calls about the case's pod fail. In the other phases all calls fail.
     phase: Phase = Phase.POD
-    # The pod runs before the calls fail.
+    # `pod_runs` says that the pod runs before the calls fail.
     pod_runs: bool = False
 
 

@@ -127,6 +127,6 @@ class Load:
                 data = sock.recv(65536)
                 assert data, "the log has ended"
                 lines += data.count(b"UTC")
-        assert lines, "nothing was heard of the log"
+        assert lines, "the log had no lines"
         with self._lock:
             self.lines += lines

@@ -311,7 +311,7 @@ def _replaced(text: str) -> str:
     text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
     text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _FRACTION.sub("<fine time>", _TIME.sub("<time>", text))))
-    # The recorded gRPC library and that of our client have different words for this error.
+    # Our client replaces the words of its own gRPC library for this error by those of Go's library.
     return text.replace("context deadline exceeded", "Deadline Exceeded")
 
 

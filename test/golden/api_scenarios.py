@@ -57,8 +57,8 @@ class Run:
     calls: list[Call]
     pods: dict[str, Any]
     events: list[dict[str, Any]]
-    restarted: str = ""  # It is the time at which the kubelet restarted.
-    cri: list[dict[str, Any]] = field(default_factory=list)  # They are the kubelet's calls of the runtime.
+    restarted: str = ""  # `restarted` is the time at which the kubelet restarted.
+    cri: list[dict[str, Any]] = field(default_factory=list)  # `cri` has the kubelet's calls of the runtime.
     root_dir: Path = Path()
 
     def until_pods(self) -> list[Call]:
@@ -142,7 +142,7 @@ class _Node:
     def wait_until_at_end(self, name: str, result: Run) -> None:
         """Wait until a pod has reached its recorded state, and keep the pod and its events of that moment."""
         ended, settle = _ENDS.get(name, (_running, 2))
-        self.wait_for(name, "comes to its end", ended)
+        self.wait_for(name, "reaches its recorded state", ended)
         time.sleep(settle)
         result.pods[name] = self.store.get("pods", name, NAMESPACE)
         result.events += self.store.list("events", NAMESPACE, field_selector=f"involvedObject.name={name}")
@@ -249,7 +249,9 @@ def _restart(node: _Node) -> Run:
     for resource, manifest in sources("02-everything"):
         node.store.create(resource, manifest)
     node.create(_manifests("02-everything"))
-    node.wait_for("everything", "runs what can run", lambda pod: _waits(pod, "CreateContainerError"))
+    node.wait_for(
+        "everything", "has started all containers that can start", lambda pod: _waits(pod, "CreateContainerError")
+    )
     time.sleep(_UNTIL_RESTART)
     node.kubelet.stop()
     restarted = node.recorder.calls()[-1].at

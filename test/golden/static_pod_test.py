@@ -86,7 +86,9 @@ def _run(node: HollowKubelet, manifest: str, containers: int) -> Path:
     path = node.manifests / "pod.yaml"
     path.write_text(manifest)
     node.wait_for_condition("the containers run", lambda: _called(node, "StartContainer") >= containers, timeout=60)
-    node.wait_for_condition("the start is noticed", lambda: _called(node, "ContainerStatus") >= containers, timeout=60)
+    node.wait_for_condition(
+        "the kubelet has seen the start", lambda: _called(node, "ContainerStatus") >= containers, timeout=60
+    )
     return path
 
 
@@ -121,7 +123,7 @@ def test_pod_that_runs_until_it_is_deleted(node: HollowKubelet, scenario: str, p
 def test_pod_that_ends(node: HollowKubelet, pod: str) -> None:
     node.runtime.behaviours.add(fake.Behaviour(run_for=0.5, oom_killed=True), command="tail /dev/zero")
     _run(node, _manifest("03-ends", pod), 1)
-    node.wait_for_condition("the end is noticed", lambda: _called(node, "StopPodSandbox"), timeout=60)
+    node.wait_for_condition("the kubelet has seen the end", lambda: _called(node, "StopPodSandbox"), timeout=60)
     found = normalize.diff_conversations(
         _recorded("03-ends", pod), _ours(node, pod), (*cri_calls.HOLLOW, *_FROM_API_SERVER)
     )

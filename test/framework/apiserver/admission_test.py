@@ -113,12 +113,12 @@ NOT_OWNED = 'node "n1" can only create pods with an owner reference set to itsel
 CREATIONS: list[tuple[str, Object, str | None]] = [
     ("a mirror pod", pod(), None),
     (
-        "no mirror pod",
+        "not a mirror pod",
         pod(annotations={}),
         'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods',
     ),
-    ("another node's", pod(nodeName="n2"), 'node "n1" can only create pods with spec.nodeName set to itself'),
-    ("nobody's", pod(nodeName=""), 'node "n1" can only create pods with spec.nodeName set to itself'),
+    ("of another node", pod(nodeName="n2"), 'node "n1" can only create pods with spec.nodeName set to itself'),
+    ("without a node", pod(nodeName=""), 'node "n1" can only create pods with spec.nodeName set to itself'),
     ("no owner", pod(owners=[]), NOT_OWNED),
     (
         "two owners",
@@ -128,7 +128,7 @@ CREATIONS: list[tuple[str, Object, str | None]] = [
     ("another owner", pod(owners=[{**OWNER, "name": "n2"}]), NOT_OWNED),
     ("another kind of owner", pod(owners=[{**OWNER, "kind": "Pod"}]), NOT_OWNED),
     (
-        "an owner that controls not",
+        "an owner that is not a controller",
         pod(owners=[{**OWNER, "controller": False}]),
         'node "n1" can only create pods with a controller owner reference set to itself',
     ),
@@ -138,7 +138,7 @@ CREATIONS: list[tuple[str, Object, str | None]] = [
         'node "n1" must not set blockOwnerDeletion on an owner reference',
     ),
     (
-        "an owner of another life",
+        "an owner with another UID",
         pod(owners=[{**OWNER, "uid": "old"}]),
         "node n1 UID mismatch: expected old got node-uid",
     ),

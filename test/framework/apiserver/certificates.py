@@ -26,8 +26,8 @@ SIGNER_KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SIGNER_KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 
 _BACKDATE = datetime.timedelta(minutes=5)
-# A certificate begins earlier than the time of its signing. One with a lifetime below this value does not therefore end
-# earlier.
+# A certificate begins _BACKDATE before its signing. It ends earlier by the same time, unless its lifetime is below
+# this value.
 _SHORT = datetime.timedelta(hours=8)
 _YEAR = datetime.timedelta(days=365)
 _USER_PREFIX = "system:node:"

@@ -113,7 +113,7 @@ CHECKS = [
         "IP subjectAltNames are not allowed",
     ),
     (
-        "client that would serve",
+        "client with server usages",
         "kubernetes.io/kube-apiserver-client-kubelet",
         SERVING_USAGES,
         {},
@@ -128,7 +128,7 @@ CHECKS = [
         "DNS or IP subjectAltName is required",
     ),
     (
-        "server that would ask",
+        "server with client usages",
         "kubernetes.io/kubelet-serving",
         CLIENT_USAGES,
         {"names": ["n1"]},
@@ -143,7 +143,7 @@ CHECKS = [
         "invalid usage for client certificate: server auth",
     ),
     (
-        "a client for nothing",
+        "a client without usages",
         "kubernetes.io/kube-apiserver-client",
         ["digital signature"],
         {},

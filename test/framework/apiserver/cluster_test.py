@@ -189,7 +189,7 @@ def test_a_watch_is_cut(cluster: Cluster) -> None:
         with pytest.raises((OSError, http.client.IncompleteRead)):
             while answer.read(1):
                 pass
-            raise ConnectionError("it just ended")
+            raise ConnectionError("the watch ended")
     wait_for("the end of the watch", lambda: not cluster.faults.watches, 30)
 
 
@@ -208,7 +208,7 @@ def test_owners_and_budgets_are_looked_after(cluster: Cluster) -> None:
     budget = {"metadata": {"name": "b", "namespace": "default"}, "spec": {"minAvailable": 1}}
     cluster.store.create("poddisruptionbudgets", budget)
     wait_for(
-        "the budget is looked at",
+        "the budget has a status",
         lambda: cluster.store.get("poddisruptionbudgets", "b", "default")["status"].get("desiredHealthy") == 1,
         timeout=30,
     )

@@ -201,7 +201,7 @@ def test_answers_that_are_lies_late_or_cut() -> None:
 def test_watches_that_lie_or_are_cut() -> None:
     every = faults.Faults()
     with every.lie(lambda event: b"lie"):
-        assert every.on_answer(WATCH) is None, "its events are faulty, not its beginning"
+        assert every.on_answer(WATCH) is None, "the fault hits the events of a watch, not its start"
         assert list(every.wrap_stream(WATCH, iter([b"truth\n"]))) == [b"lie\n"]
     with every.cut_answers():
         stream = every.wrap_stream(WATCH, iter([b"truth\n"]))

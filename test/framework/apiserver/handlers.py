@@ -101,7 +101,7 @@ class Handlers:
         except Cut:
             responder.keep_alive = False
         except OSError as err:
-            klog.v(4).info_s("Client has gone", path=request.path, err=str(err))
+            klog.v(4).info_s("Client closed the connection", path=request.path, err=str(err))
             responder.keep_alive = False
         if self._settings.audit is not None:
             self._settings.audit(request, responder.code)

@@ -88,7 +88,7 @@ def test_nodes(client: Client, kubelets: Kubelets) -> None:
     assert (node["metadata"]["name"], node["metadata"]["labels"]) == ("n", {"zone": "a"})
     assert node["window"] == "1.000s"
     assert get(client, f"{NODES}/n")["usage"] == node["usage"]
-    assert kubelets.scrapes == 2, "what is not a second old is good enough"
+    assert kubelets.scrapes == 2, "a sample that is less than a second old is reused"
 
 
 def test_pods(client: Client, kubelets: Kubelets) -> None:

@@ -146,7 +146,7 @@ class UnknownKindError(ValueError):
 def decode(body: bytes) -> Object:
     """Return the object in a body. Raise UnknownKindError for an unknown kind, and ValueError for an invalid body."""
     if not body.startswith(_MAGIC):
-        raise ValueError("the body does not begin as an encoded object does")
+        raise ValueError("the body does not begin like an encoded object")
     type_meta: Object = {}
     raw = b""
     for number, value in _fields(body[len(_MAGIC) :]):
@@ -165,7 +165,7 @@ def decode(body: bytes) -> Object:
         spec["template"] = {name: pod[name] for name in ("metadata", "spec")}
         return type_meta | obj
     if kind not in _KINDS:
-        raise UnknownKindError(f"kind {kind!r} is not understood in this form")
+        raise UnknownKindError(f"kind {kind!r} is not supported in this form")
     return type_meta | _message(raw, _KINDS[kind])
 
 
@@ -262,7 +262,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 yield key >> 3, data[at : at + size]
                 at += size
             case wire:
-                raise ValueError(f"wire type {wire} is not understood")
+                raise ValueError(f"wire type {wire} is not supported")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

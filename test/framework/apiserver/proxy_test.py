@@ -33,7 +33,7 @@ class StubKubelet:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.heads: list[str] = []
-        self.refusal = ""  # If it is set, it is the answer in place of a log.
+        self.refusal = ""  # A text here is the answer in place of a log.
         self.ended = threading.Event()  # The event is set when the end has come or the other side has closed.
         self._thread = golang.go(self._serve, name="stub-kubelet")
 
@@ -149,7 +149,7 @@ def test_an_upgraded_connection_carries_bytes_both_ways(
     assert got.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
     assert got.partition(b"\r\n\r\n")[2] == b"first " + data
     assert kubelet.heads[0].startswith(f"POST {target} HTTP/1.1\r\n")
-    assert "mine" not in kubelet.heads[0], "the client's credentials are not the kubelet's business"
+    assert "mine" not in kubelet.heads[0], "the kubelet must not get the client's credentials"
 
 
 def test_a_client_that_goes_is_noticed_by_the_kubelet(api: APIServer, kubelet: StubKubelet) -> None:

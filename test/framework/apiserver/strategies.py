@@ -30,7 +30,7 @@ _MAX_DATA = 1 << 20
 class Strategy:
     """Apply the generic rules. Methods may change the objects that they get, except for `old`, which is shared."""
 
-    # This says whether `validate` checks the metadata, too.
+    # `validates_metadata` says whether `validate` checks the metadata, too.
     validates_metadata = False
 
     def __init__(self, resource: Resource) -> None:

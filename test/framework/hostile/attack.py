@@ -71,7 +71,7 @@ class Harm:
 
     def assert_harmless(self) -> None:
         """Check that the attack has done no harm. Times are not checked because they depend on the machine."""
-        assert self.done, "nothing was done"
+        assert self.done, "the attacker did nothing"
         assert (self.restarts, self.failed_probes, self.times_not_ready) == (0, 0, 0), self
         assert self.growth <= MAX_GROWTH, self
 

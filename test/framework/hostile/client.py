@@ -410,7 +410,7 @@ def all_else(client: Client) -> None:
                 sock.sendall(head(method, target, "Connection: close", "Content-Length: 0"))
                 answer = sock.recv(1 << 12)
             status = answer[9:12].decode()
-            client.count(f"answers {status} to the user himself")
+            client.count(f"answers {status} to the user")
 
 
 ANONYMOUS: Sequence[Attack] = (
@@ -461,7 +461,7 @@ def main(kind: str, port: str, folder: str, *targets: str) -> None:
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     (client.directory / REPORT).write_text(json.dumps(dict(client.counts)))
-    os._exit(0)  # Nothing that a thread still waits for matters.
+    os._exit(0)  # The process ends even if threads still wait.
 
 
 if __name__ == "__main__":

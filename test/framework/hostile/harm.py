@@ -58,9 +58,9 @@ def bystander(container: Mapping[str, Any], *handlers: Mapping[str, object]) -> 
 class Seen:
     """Hold the measurements of some time. Times are in seconds, memory in MiB."""
 
-    late: float = 0.0  # It is the worst lateness of the loop's ticks.
-    idle_late: float = 0.0  # It is the worst lateness of an idle process.
-    memory: float = 0.0  # It is the memory at the end.
+    late: float = 0.0  # `late` is the worst lateness of the loop's ticks.
+    idle_late: float = 0.0  # `idle_late` is that of an idle process.
+    memory: float = 0.0  # `memory` is that at the end.
     peak: float = 0.0
     slowest_answer: float = 0.0
     answers: int = 0

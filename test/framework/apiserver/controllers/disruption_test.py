@@ -75,14 +75,14 @@ def _is_ending(api: APIServer, name: str) -> bool:
 
 
 COUNTS: list[tuple[str, Object, tuple[int, int, int, int]]] = [
-    ("a number that is to be there", {"minAvailable": 2}, (3, 2, 2, 0)),
-    ("fewer", {"minAvailable": 1}, (3, 1, 2, 1)),
-    ("a share, rounded up", {"minAvailable": "50%"}, (4, 2, 2, 0)),
-    ("a smaller share", {"minAvailable": "25%"}, (4, 1, 2, 1)),
-    ("a number that may lack", {"maxUnavailable": 3}, (4, 1, 2, 1)),
-    ("a share that may lack", {"maxUnavailable": "30%"}, (4, 2, 2, 0)),
-    ("all may lack", {"maxUnavailable": "100%"}, (4, 0, 2, 2)),
-    ("nothing is said", {}, (0, 0, 2, 0)),
+    ("a minimum", {"minAvailable": 2}, (3, 2, 2, 0)),
+    ("a smaller minimum", {"minAvailable": 1}, (3, 1, 2, 1)),
+    ("a minimum percentage, rounded up", {"minAvailable": "50%"}, (4, 2, 2, 0)),
+    ("a smaller percentage", {"minAvailable": "25%"}, (4, 1, 2, 1)),
+    ("a maximum of unavailable pods", {"maxUnavailable": 3}, (4, 1, 2, 1)),
+    ("a maximum percentage of unavailable pods", {"maxUnavailable": "30%"}, (4, 2, 2, 0)),
+    ("all may be unavailable", {"maxUnavailable": "100%"}, (4, 0, 2, 2)),
+    ("no limit", {}, (0, 0, 2, 0)),
 ]
 
 

@@ -75,7 +75,7 @@ def test_one_owner_is_enough(api: APIServer) -> None:
     _make(api, "child", first, second)
     _delete(api, "first")
     wait_for(
-        "the reference to what is gone is removed",
+        "the reference to the deleted owner is removed",
         lambda: [each["name"] for each in _owners(api, "child")] == ["second"],
         TIMEOUT,
     )

@@ -117,7 +117,7 @@ class NodeLifecycle(base.WatchController):
                 self._lose(node)
         except ApiError as err:
             # The next check tries again.
-            klog.error_s(err, "Failed to note that a node is silent", node=name)
+            klog.error_s(err, "Failed to mark a silent node", node=name)
 
     def _lose(self, node: Object) -> None:
         """Report that a node and its pods are no longer ready."""

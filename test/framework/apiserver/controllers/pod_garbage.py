@@ -77,7 +77,7 @@ class PodGarbageCollector(base.WatchController):
                         self._lose(pod)
         except ApiError as err:
             # Somebody else has changed the pod, and its event leads here again.
-            klog.error_s(err, "Failed to delete the pods of a node that is gone", node=node)
+            klog.error_s(err, "Failed to delete the pods of a deleted node", node=node)
 
     def _lose(self, pod: Object) -> None:
         """Delete a pod about which no kubelet will report any more."""

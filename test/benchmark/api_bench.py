@@ -126,7 +126,7 @@ class Pods:
 
 @contextmanager
 def hollow_node() -> Iterator[tuple[APIServer, HollowKubelet, kubernetes.Clientset]]:
-    """Run an API server, and yield it with a kubelet that the caller starts and a client."""
+    """Run an API server, and yield it with a client and with a kubelet, which the caller starts."""
     with (
         tempfile.TemporaryDirectory(prefix="bench.") as name,
         api_server(Path(name)) as server,

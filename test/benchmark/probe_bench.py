@@ -48,7 +48,7 @@ class Servers:
         self.http_port, self.grpc_port = json.loads(self._process.stdout.readline())
 
     def arrivals(self) -> dict[str, list[float]]:
-        """Return the arrivals of HTTP probes since the last call, in monotonic seconds, by path."""
+        """Return the arrivals of HTTP probes since the last call of this method, in monotonic seconds, by path."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -93,7 +93,7 @@ def _node() -> Iterator[tuple[KubeletProcess, CRIClient]]:
 
 
 class _Bench:
-    """Move much data once with each method, through the kubelet or directly, and return the MB per second."""
+    """Move a large amount of data with each method, through the kubelet or directly, and return the MB/s."""
 
     def __init__(self, kubelet: KubeletProcess, cri: CRIClient) -> None:
         self._kubelet = kubelet

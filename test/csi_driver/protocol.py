@@ -83,7 +83,7 @@ def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
 
 
 def _places(call: Call) -> set[str]:
-    """Return the paths where a volume may be after a call that should put it there."""
+    """Return the paths where a volume may be after a call that stages or publishes it."""
     return {call.path} if call.code == "OK" or call.code in _OPEN else set()
 
 

@@ -1,4 +1,4 @@
-"""Serve a tests' driver on two sockets until SIGTERM."""
+"""Serve a test driver on two sockets until SIGTERM."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Volumes:
         return bool(_device(self._directory / volume / "disk")) if block else is_mounted(staging)
 
     def publish(self, volume: str, source: Path | None, target: Path, read_only: bool, block: bool, half: Step) -> None:
-        """Mount the staged volume, or the volume itself if it is not staged, at a target that is created."""
+        """Mount the staged volume, or the volume itself if it is not staged, at a target, which is created."""
         if block:
             found = _device(self._make(volume, block))
             target.touch()
@@ -107,7 +107,7 @@ class Volumes:
             target.unlink(missing_ok=True)
 
     def mark_ephemeral(self, volume: str) -> None:
-        """Delete the volume when it is unpublished."""
+        """Mark the volume, so that it is deleted when it is unpublished."""
         folder = self._directory / volume
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ephemeral").touch()

@@ -32,7 +32,7 @@ def expected(request: int, limit: int | None = None, memory: int | None = None, 
 
 
 def weights(shares: int) -> set[int]:
-    """Return the weights that version 2 may have for these shares, by the older and by the newer runtimes' formula."""
+    """Return the weights that version 2 may have for these shares: older and newer runtimes differ."""
     linear = 1 + (shares - 2) * 9999 // (_V2_MAX_SHARES - 2)
     return {linear, _quadratic(shares)}
 

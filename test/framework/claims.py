@@ -78,7 +78,7 @@ def wait_for_claim(
 
 
 def grow(namespace: Namespace, claim: str, size: str) -> None:
-    """Request a larger volume. Only a claim whose storage class allows expansion may do so."""
+    """Request a larger volume. The claim's storage class must allow expansion."""
     patch = {"spec": {"resources": {"requests": {"storage": size}}}}
     namespace.core.patch_namespaced_persistent_volume_claim(claim, namespace.name, patch)
 

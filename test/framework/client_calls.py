@@ -129,7 +129,7 @@ def _client(node: ast.AST) -> ast.Attribute | None:
 
 
 def _asks_without_resource(node: ast.AST) -> bool:
-    """Report whether this requests the list of resources (`client.discovery`) or a path that names no resource."""
+    """Report whether the expression requests the list of resources (`client.discovery`) or a path without one."""
     match node:
         case (
             ast.Call(func=ast.Name(id="RESTClient") | ast.Attribute(attr="RESTClient"))

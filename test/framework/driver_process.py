@@ -1,4 +1,4 @@
-"""Run a tests' driver of the node as a process, make its calls fail, and read its call log."""
+"""Run a test driver as a process, make its calls fail, and read its call log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Run the kubelet with shorter time limits for plugins and shorter pauses between attempts, for tests of failures.
 
-python -m framework.hasty_kubelet FLAG...
+Start it with `python -m framework.hasty_kubelet FLAG...`.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ class _HollowBuilder(kubelet_build.PartsBuilder):
 
 
 class _QuickBuilder(_HollowBuilder):
-    """Build such a kubelet with a tenth of the pauses."""
+    """Build a hollow kubelet with a tenth of the pauses."""
 
     back_off_period = kubelet_build.BACK_OFF_PERIOD * _QUICK
     relist_period = _QUICK
@@ -340,7 +340,7 @@ def _close_clients(dependencies: kubelet_dependencies.Dependencies) -> None:
 
 
 class _Machine(cadvisor.Cadvisor):
-    """Describe this machine with another size."""
+    """Describe this machine, but with the capacity of the hollow node."""
 
     def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
         super().__init__()
@@ -357,7 +357,7 @@ class _Machine(cadvisor.Cadvisor):
 
 
 class _ContainerManager(cm.ContainerManagerStub):
-    """Add what the machine does not know: storage, and resources that a device plugin would have."""
+    """Report capacity that the machine does not have: storage, and the resources of imaginary device plugins."""
 
     def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Run a kubelet that soon gives up on an API server, and that names the calling file in each request.
 
-python -m framework.impatient_kubelet FLAG...
+Start it with `python -m framework.impatient_kubelet FLAG...`.
 """
 
 from __future__ import annotations

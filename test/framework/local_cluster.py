@@ -1,4 +1,4 @@
-"""Run a cluster of one node on this machine: the test API server and a kubelet, both processes, with a containerd."""
+"""Run a cluster of one node on this machine: the processes of the test API server, a kubelet and a containerd."""
 
 from __future__ import annotations
 

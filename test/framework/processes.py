@@ -1,4 +1,4 @@
-"""Describe the pytest process that runs the tests; with --numprocesses there are several."""
+"""Adapt pytest to several processes (--numprocesses): name them, and report and order their tests."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def wait_for(
 
 
 def wait_until_equal(what: str, look: Callable[[], T], wanted: T, timeout: float = TIMEOUT) -> None:
-    """Call `look` until it returns the wanted value. After `timeout` seconds raise AssertionError with the last."""
+    """Call `look` until it returns the wanted value. Raise AssertionError with its last result after a timeout."""
     wait_for(f"{what}: {wanted!r}", lambda: look() == wanted, timeout, look)
 
 

@@ -18,7 +18,7 @@ AUTHENTICATED = "system:authenticated"
 
 
 class Admissions:
-    """Record what it admits, and refuse if the test wants that."""
+    """Record the admitted writes, and refuse them if the test wants that."""
 
     def __init__(self) -> None:
         self.error: errors.ApiError | None = None

@@ -72,7 +72,7 @@ class ClusterAuthorizer:
             self.grant(subject, *rules)
 
     def grant(self, subject: str, *rules: Rule, namespace: str = "") -> None:
-        """Grant these rules to the user or group of a name, in one namespace if it is given."""
+        """Grant rules to the user or group `subject`, in one namespace if it is given."""
         with self._lock:
             self._grants[subject].extend((namespace, rule) for rule in rules)
 
@@ -92,7 +92,7 @@ class ClusterAuthorizer:
 
 
 def node_name(user: UserInfo) -> str | None:
-    """Return the node's name if the user is a node, "" if it is a node without a name, and None if it is no node."""
+    """Return the node's name if the user is a node, "" if it is a node without a name, and None if it is not a node."""
     if NODES not in user.groups or not user.name.startswith(_NODE_PREFIX):
         return None
     return user.name.removeprefix(_NODE_PREFIX)
@@ -105,7 +105,7 @@ class NodeAuthorizer:
         self._store = store
 
     def authorize(self, request: Request) -> tuple[bool, str]:
-        """Report whether a node may make the request. Return False without a reason if the user is no node."""
+        """Report whether a node may make the request. Return False without a reason if the user is not a node."""
         node = node_name(request.user)
         if node is None:
             return False, ""

@@ -195,7 +195,10 @@ class Faults:
         return self._add(_Late(self, "answer", selected))
 
     def lie(self, tell: Callable[[bytes], bytes], **selected: Unpack[Filter]) -> Fault:
-        """Handle requests, but answer 200 with `tell` of the answer, or of each event of a watch."""
+        """Handle requests, but answer with code 200 and the result of `tell`.
+
+        `tell` gets the true answer, or each event of a watch.
+        """
         fault = _Lie(self, "answer", selected)
         fault.tell = tell
         return self._add(fault)
@@ -205,7 +208,7 @@ class Faults:
         return self._add(_CutAnswer(self, "answer", selected))
 
     def stale_lists(self, version: int | None = None, **selected: Unpack[Filter]) -> Fault:
-        """Answer lists and gets that accept old data as of this version, which is by default the present one."""
+        """Answer lists and gets that accept old data with the objects of this version, by default the present one."""
         fault = _Stale(self, "stale", selected)
         fault.version = self.version() if version is None else version
         return self._add(fault)

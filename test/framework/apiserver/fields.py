@@ -1,4 +1,4 @@
-"""Drop fields that an object's kind does not have, and warn the client or refuse the request if it wants that.
+"""Drop fields that an object's kind does not have, and warn or refuse the client, as the client chooses.
 
 Go: sigs.k8s.io/json (UnmarshalStrict), k8s.io/apimachinery/pkg/runtime/serializer/json/json.go,
 k8s.io/apiserver/pkg/endpoints/handlers/rest.go (fieldValidation)

@@ -144,7 +144,7 @@ class Handlers:
             raise _refusal(request, reason)
 
     def _describe(self, request: Request, responder: Responder) -> bool:
-        """Answer a path that names no resource, and report whether the path is one."""
+        """Answer a request for the server's health or description, and report whether the request was one."""
         if request.resource:
             return False
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):

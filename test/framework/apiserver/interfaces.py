@@ -154,7 +154,10 @@ class Faults(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """Describe the bytes to send. If `length` is not that of the body, the server cuts the connection afterwards."""
+    """Describe the bytes to send.
+
+    The server announces `length` even if it is not that of the body, and then cuts the connection.
+    """
 
     code: int
     body: bytes

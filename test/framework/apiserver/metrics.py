@@ -48,7 +48,7 @@ class _Usage:
 
 @dataclass(slots=True)
 class _Sample:
-    """Hold the usages of one answer of a kubelet."""
+    """Hold the usages in one answer of a kubelet."""
 
     scraped: float
     usages: dict[_Key, _Usage] = field(default_factory=dict)

@@ -433,7 +433,7 @@ def _check_shape(resource: Resource, obj: Object) -> None:
 
 
 def _ordered(obj: Object) -> Object:
-    """Put the kind and version in front, as upstream does."""
+    """Put the kind, version and metadata first, as upstream does."""
     first = {name: obj[name] for name in ("kind", "apiVersion", "metadata")}
     return first | obj
 

@@ -46,7 +46,7 @@ from .watch import LocalWatch, open_watch
 class APIServer:
     """Run a Kubernetes API server that keeps its objects in memory, within a `with` block.
 
-    The package shows its use.
+    The docstring of the package has an example.
 
     By default everybody has all permissions, and deleted pods and namespaces stay, because no node and no controller
     removes them. The arguments add authentication and controllers (`cluster` combines all of them):

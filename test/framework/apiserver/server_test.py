@@ -784,7 +784,7 @@ def test_https_shows_who_the_client_is(tmp_path: Path) -> None:
 
 
 def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
-    """A client that continues from its last version sees every change once and in order, despite all cuts."""
+    """A client that continues from its last version sees every change once and in order, even after many cuts."""
     names = [f"m{i}" for i in range(10)]
     for name in names:
         api.store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})

@@ -134,7 +134,7 @@ class Watcher:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Hold everything of one resource."""
+    """Hold the objects, the history and the watchers of one resource."""
 
     entries: dict[Key, Entry] = field(default_factory=dict)
     history: deque[Change] = field(default_factory=deque)

@@ -343,7 +343,7 @@ class NamespaceStrategy(Strategy):
 
 
 class CertificateSigningRequestStrategy(PathSegmentNames):
-    """Set the requesting user from the authentication, and keep approval and status as separate subresources."""
+    """Set the requesting user to the authenticated one, and let only subresources change approval and status."""
 
     _FROM_THE_USER = ("username", "uid", "groups", "extra")
 

@@ -133,7 +133,7 @@ def _get(port: int) -> dict[str, Any]:
 
 
 def probes(name: str) -> Manifest:
-    """Return a pod with probes every second of servers with invalid answers."""
+    """Return a pod whose probes run every second, against servers with invalid answers."""
     ports = list(_SERVERS)
     containers = [
         container(
@@ -267,7 +267,7 @@ class _Present:
     patience: float = _PATIENCE
 
     def ages(self, has_begun: bool) -> bool:
-        """Count one look, and report whether the pod's time has run out with it."""
+        """Subtract one period from the pod's time, and report whether the time has just run out."""
         if not has_begun and self.patience > 0:
             self.patience -= _LOOK_PERIOD
             return False

@@ -21,7 +21,7 @@ _ATTEMPTS = 10
 class WatchController:
     """Handle the changes of some resources, one at a time and in their order.
 
-    One thread calls `handle`. It holds _lock, which guards the fields of subclasses.
+    One thread calls `handle`. The thread holds _lock, which guards the fields of subclasses.
     """
 
     name = ""

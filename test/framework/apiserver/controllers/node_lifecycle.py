@@ -1,7 +1,7 @@
 """Taint nodes by their conditions, and mark nodes that have fallen silent.
 
 Go: pkg/controller/nodelifecycle/node_lifecycle_controller.go. Pods that do not tolerate such a taint stay, because
-another controller evicts them.
+the controller that evicts them is not part of this package.
 """
 
 from __future__ import annotations

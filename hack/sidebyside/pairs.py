@@ -193,7 +193,7 @@ class Site:
 
     def _pair(self, file: python_source.PythonFile, piece: python_source.Piece) -> Pair:
         rows = self._rows_at.get((file.path, piece.first), [])
-        records = [each for each in self._records[file.path] if _is_about(each, piece)]
+        records = [each for each in self._records[file.path] if _piece_of_record(file, each) is piece]
         pair = Pair(piece, rows, records=records)
         if not rows and piece.name and is_function(piece):
             pair.why = _why_only_python(piece)
@@ -262,10 +262,9 @@ def _rest(path: str, row: go_map.Row) -> Place:
     return Place(page_name(path), go_anchor(row))
 
 
-def _is_about(record: divergences.Divergence, piece: python_source.Piece) -> bool:
-    if not record.name:
-        return piece.first == 1
-    return piece.name == record.name or record.name in piece.names
+def _piece_of_record(file: python_source.PythonFile, record: divergences.Divergence) -> python_source.Piece | None:
+    """Return the piece in which a divergence record stands; a record without a name is at the top of the file."""
+    return file.piece_of(record.name) if record.name else file.pieces[0]
 
 
 def _why_only_python(piece: python_source.Piece) -> str:

@@ -126,6 +126,18 @@ def test_every_python_function_has_its_place(site: Path) -> None:
     assert missing == []
 
 
+def test_every_divergence_is_shown_where_it_is() -> None:
+    known = pairs.Site()
+    missing = [
+        f"{path}:{record.name}"
+        for path in known.paths
+        for shown in [[record for pair in known.page(path).pairs for record in pair.records]]
+        for record in known.records_of(path)
+        if shown.count(record) != 1
+    ]
+    assert missing == []
+
+
 @pytest.fixture
 def page(site: Path) -> Iterator[Chrome]:
     """Open the first page of the site from its file."""

@@ -109,7 +109,7 @@ def table(heading: str) -> dict[str, str]:
 @pytest.mark.parametrize("row", upstream(), ids=lambda row: f"{row.name} of {row.page}")
 def test_metric_of_upstream(row: Row) -> None:
     """A metric has the same type, stability, labels and buckets as upstream, or the document explains its absence."""
-    absent = table("Upstream's that are not here")
+    absent = table("Missing metrics")
     here = ours().get(row.name)
     if row.name in absent:
         assert here is None, f"{DOCUMENT.name} says that it is not here"
@@ -120,7 +120,7 @@ def test_metric_of_upstream(row: Row) -> None:
 
 
 def test_document_knows_upstream() -> None:
-    assert table("Upstream's that are not here").keys() <= names()
+    assert table("Missing metrics").keys() <= names()
 
 
 def test_metrics_that_nothing_moves_are_documented() -> None:
@@ -131,9 +131,9 @@ def test_metrics_that_nothing_moves_are_documented() -> None:
         if file.parent != package and not file.name.endswith("_test.py"):
             used.update(re.findall(r"\b[A-Z][A-Z0-9_]+\b", file.read_text()))
     unmoved = {next(iter(metric.describe())).name for metric, name in constants.items() if name not in used}
-    assert unmoved == table("Those that stand still").keys()
+    assert unmoved == table("Constant metrics").keys()
 
 
 def test_metrics_of_this_kubelet_alone_are_documented() -> None:
     made = {name for name in ours() if not name.startswith("test_")}
-    assert made - names() == table("Those that upstream does not have").keys()
+    assert made - names() == table("Additional metrics").keys()

@@ -91,7 +91,7 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
 
     page.wait_for_state(name, "stuck")
     page.wait("the cause", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
-    page.wait("its last log line", lambda: 'wrote was "cannot reach database db:5432"' in page.sentence(name))
+    page.wait("its last log line", lambda: 'its last output was "cannot reach database db:5432"' in page.sentence(name))
     page.click(name)
     page.wait("its evidence", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))
     story = page.story(name)

@@ -1,1 +1,4 @@
-"""Provide the kubelet's executable. Go: cmd/kubelet"""
+"""Provide the kubelet's executable.
+
+Go: cmd/kubelet
+"""

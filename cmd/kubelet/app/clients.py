@@ -31,7 +31,7 @@ COMPONENT_KUBELET = "kubelet"
 _EVENT_LOG_LEVEL = 3
 
 # A kubelet without a valid client certificate exits after this time, in seconds. Without a certificate it cannot
-# request a new one, and whatever restarts it can provide new credentials.
+# request a new one, and the program that restarts the kubelet can provide new credentials.
 _EXIT_AFTER = 300.0
 
 
@@ -44,8 +44,8 @@ class Clients:
     heartbeat_client: kubernetes.Interface
     # This function closes all connections, because they may be dead. It is called after repeated heartbeat failures.
     on_heartbeat_failure: Callable[[], None]
-    # This object warns, once it has a recorder, while an expiring client certificate can still be renewed. None means
-    # that the kubelet does not renew its certificate.
+    # Once this object has a recorder, it warns of a client certificate that is about to expire and can still be
+    # renewed. None means that the kubelet does not renew its certificate.
     expiry_warning: kubeletcertificate.ExpiryWarning | None
 
 

@@ -39,7 +39,7 @@ _FINE = frozenset({"ready", "succeeded", "starting", "stopping", "gone"})
 
 
 class NoKubeletError(OSError):
-    """Signal that no kubelet could be asked."""
+    """Signal that no kubelet could be reached."""
 
 
 def ask(root_directory: str, what: str, pod: str = "") -> dict[str, Any]:
@@ -88,7 +88,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def render(found: dict[str, Any], what: str, output: str) -> str:
-    """Return the answer as text for a terminal, or as JSON.
+    """Return the kubelet's response as text for a terminal, or as JSON.
 
     Containers and registries wrote some of the text, so control characters are made printable.
     """

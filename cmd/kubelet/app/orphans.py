@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(slots=True)
 class _Faults:
-    """Collect the complaints of a source of pods, and record nothing else."""
+    """Collect the errors that a source of pods reports, and record nothing else."""
 
     messages: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class _Faults:
 
 
 class _NoObjects:
-    """Make the file source read a manifest directory as on a node without API server."""
+    """Make the file source read a manifest directory as on a node without an API server."""
 
     def replace(self, objects: Any) -> None:
         """Ignore the objects, because only pods matter here."""
@@ -99,7 +99,10 @@ def known_pods(server: options.KubeletServer) -> set[str]:
 
 
 def remove(found: list[orphans.Orphan], mounter: mount_utils.Interface) -> list[Result]:
-    """Remove the orphans below which nothing is mounted. One that stays does not prevent the removal of others."""
+    """Remove the orphans below which nothing is mounted.
+
+    An orphan that cannot be removed does not prevent the removal of others.
+    """
     results: list[Result] = []
     for orphan in found:
         result = Result(orphan)

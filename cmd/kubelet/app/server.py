@@ -164,7 +164,7 @@ def _explain(args: list[str]) -> int:
 
 
 def _explain_running(args: list[str]) -> int:
-    """Return 0 if the kubelet has responded, whatever its answer says."""
+    """Print what the running kubelet explains. Return 0 if it has responded, whatever the response says."""
     from . import explain_running
 
     output, rest = _take_output_flag(args)
@@ -337,8 +337,8 @@ def exit_process(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # This also happens when the flush fails, for example on a full disk. The interpreter's own exit would wait for
-        # threads.
+        # The process ends here also when the flush fails, for example on a full disk. The interpreter's own exit would
+        # wait for threads.
         os._exit(code)
 
 
@@ -530,7 +530,8 @@ def unsecured_dependencies(
     from . import plugins
 
     kc = server.kubelet_configuration
-    # This comes before the calls to the runtime, so that faults of the configuration are reported first.
+    # The node's configuration is built before the calls to the runtime, so that faults of the configuration are
+    # reported first.
     node_config = _node_config(server)
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)

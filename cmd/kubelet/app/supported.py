@@ -107,7 +107,7 @@ def _fields_set_in_vain(loaded: Loaded, document: scheme.Document) -> Iterator[t
     standalone = () if loaded.kubelet_flags.kube_config else NOT_ACTED_ON_STANDALONE
     for reason, prefixes in (*NOT_ACTED_ON, *standalone):
         for path, value in _leaves(document, prefixes):
-            # A false or empty value disables a feature, so that the value needs no warning.
+            # A false or empty value disables a feature, so such a value needs no warning.
             if value and loaded.sources.was_set(path) and value != _value(defaults, path):
                 yield path, reason
 

@@ -76,7 +76,7 @@ class HollowNodeCommand:
             # the first node's certificate there, and would authenticate to the API server with it.
             f"--cert-dir={root}/pki",
             f"--hostname-override={hollow.name}",
-            *kubelet_args,  # A --cert-dir of the user comes later and wins.
+            *kubelet_args,  # A --cert-dir that the user sets comes later in the arguments and takes precedence.
             f"--config-dir={write_dropin(directory, endpoint)}",
         ]
         return server.KubeletCommand(hollow_dependencies).execute(flags)

@@ -27,7 +27,7 @@ from pkg.apis.core import v1 as k8s_api_v1
 from pkg.util import hash
 
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
-# `MAX_OBJECTS` is the largest number of pods and other objects in one manifest file, or in one answer of a manifest
+# `MAX_OBJECTS` is the largest number of pods and other objects in one manifest file, or in one response of a manifest
 # URL.
 MAX_OBJECTS = 5000
 # `MAX_OBJECT_VALUES` is the largest number of values in one pod or other object, after YAML aliases have been expanded.

@@ -339,7 +339,7 @@ def test_new_pod_added_updated_set(tester: Harness) -> None:
     pods = [valid_pod("foo", "new"), valid_pod("foo2", "new"), valid_pod("foo3", "new")]
     tester.send(*pods)
     tester.expect((kubetypes.ADD, [valid_pod(p.metadata.name, "new") for p in pods]))
-    tester.send(*pods)  # These are the same objects.
+    tester.send(*pods)  # The source sends the same objects again.
     tester.expect_nothing()
     tester.send(valid_pod("foo2", "new", hostname="x"), valid_pod("foo3", "new"), valid_pod("foo4", "new"))
     tester.expect(
@@ -356,11 +356,11 @@ def test_new_pod_updated_set_sent_again(tester: Harness) -> None:
     second = valid_pod("foo", "new", hostname="x")
     tester.send(second, other)
     tester.expect((kubetypes.UPDATE, [valid_pod("foo", "new", hostname="x")]))
-    tester.send(second, other)  # These are the same objects, one of them not the first for its pod.
+    tester.send(second, other)  # The source sends the same objects again, one of them not the first for its pod.
     tester.expect_nothing()
     tester.send(other)
     tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="x")]))
-    tester.send(second, other)  # This is the same object as the last one of a pod that was removed.
+    tester.send(second, other)  # The source sends the last object of a pod that was removed again.
     tester.expect((kubetypes.ADD, [valid_pod("foo", "new", hostname="x")]))
     tester.send(other, op=kubetypes.REMOVE)
     tester.expect((kubetypes.REMOVE, [other]))

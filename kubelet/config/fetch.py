@@ -44,7 +44,7 @@ _CHUNK = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold the final answer of a URL, after all redirects."""
+    """Hold the final response of a URL, after all redirects."""
 
     status: int
     reason: str
@@ -77,7 +77,7 @@ def _raise_if_over(ctx: golang.Context, exchange: golang.Context, timeout: float
     """Raise ctx.err() or TimeoutError if the time was over before the exchange ended, whatever its result was."""
     ctx.raise_if_done()
     if exchange.err() is not None:
-        raise TimeoutError(f"timed out: no complete answer within {timeout:g} s")
+        raise TimeoutError(f"timed out: no complete response within {timeout:g} s")
 
 
 def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[str, str], limit: int) -> Answer:
@@ -122,7 +122,7 @@ def _with_credentials(headers: Mapping[str, str], target: urllib.parse.SplitResu
 def _get_once(
     ctx: golang.Context, adapter: _Adapter, url: urllib.parse.SplitResult, headers: Mapping[str, str], limit: int
 ) -> tuple[Answer, str]:
-    """Return the answer and the URL to which it redirects, or "" if it does not redirect."""
+    """Return the response and the URL to which it redirects, or "" if it does not redirect."""
     # The credentials of the URL are already among the headers.
     bare = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     with _Session() as session:
@@ -187,7 +187,7 @@ def _read(response: requests.Response, limit: int) -> bytes:
 
 
 class _Session(requests.Session):
-    """Treat no answer as a redirect.
+    """Treat no response as a redirect.
 
     Even when a session must not follow a redirect, it prepares the next request. For this it reads the whole body of
     the redirect, which may be endless, and decompresses it, so that a kilobyte may become a gigabyte. Go's client reads
@@ -201,7 +201,7 @@ class _Session(requests.Session):
 class _Adapter(adapters.HTTPAdapter):
     """Abort a look-up, a handshake, or the reading of a head or a body once the context is done.
 
-    The adapter also tells a complete answer from a truncated one.
+    The adapter also distinguishes a complete response from a truncated one.
     """
 
     def __init__(self, ctx: golang.Context) -> None:
@@ -217,7 +217,7 @@ class _Adapter(adapters.HTTPAdapter):
         adapter = self
 
         class Connection(pool.ConnectionCls):  # type: ignore[misc]
-            # This class rejects a truncated head. An empty answer in its place would stop all pods.
+            # This class rejects a truncated head. An empty response in its place would stop all pods.
             response_class = connection_.Response
 
             def _new_conn(self) -> socket.socket:

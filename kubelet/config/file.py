@@ -58,7 +58,7 @@ class PodEventType(enum.IntEnum):
     POD_ADD = 0
     POD_MODIFY = 1
     POD_DELETE = 2
-    # List the whole path, because events may have been missed. Go waits for the next period instead.
+    # The source must list the whole path, because events may have been missed. Go waits for the next period instead.
     LIST = 3
 
 
@@ -230,7 +230,7 @@ class SourceFile:
         try:
             info = Path(self._path).stat()
         except FileNotFoundError as err:
-            self._replace_store(ctx, {}, True)  # This makes the source count as seen.
+            self._replace_store(ctx, {}, True)  # The empty update makes the source count as seen.
             raise ManifestError("path does not exist, ignoring") from err
         if stat.S_ISDIR(info.st_mode):
             contents = self._extract_from_dir(self._path)

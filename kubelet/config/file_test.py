@@ -177,7 +177,7 @@ def test_replaced_by_rename_is_never_gone(tmp_path: Path, watch: Watch, watch_di
     path.write_bytes(manifest(image="one"))
     watched = watch(tmp_path if watch_dir else path)
     watched.expect("one")
-    watched.expect("one")  # This is the list after the start of the watch.
+    watched.expect("one")  # The source lists the directory once more after the start of the watch.
     fresh = tmp_path / ".fresh"
     fresh.write_bytes(manifest(image="two"))
     fresh.rename(path)
@@ -215,7 +215,7 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
     link.symlink_to(old)
     watched = watch(link)
     watched.expect("one")
-    watched.expect("one")  # This is the list after the start of the watch.
+    watched.expect("one")  # The source lists the directory once more after the start of the watch.
     fresh = tmp_path / "fresh"
     fresh.symlink_to(new)
     fresh.rename(link)
@@ -255,7 +255,7 @@ def test_file_that_is_removed_and_written_again_at_once_is_removed(tmp_path: Pat
     other.write_bytes(manifest(name="other", image="other"))
     watched = watch(tmp_path)
     watched.expect("other", "one")
-    watched.expect("other", "one")  # This is the list after the start of the watch.
+    watched.expect("other", "one")  # The source lists the directory once more after the start of the watch.
     # The source is blocked while it sends this change, and handles the next two events only after the new file exists.
     os.utime(other)
     path.unlink()
@@ -747,7 +747,7 @@ def test_watch_without_a_thread_leaves_nothing_open(tmp_path: Path, monkeypatch:
 
 
 def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed watch leaves nothing open, even if its thread starts only after it was told to stop."""
+    """A failed watch leaves nothing open, even if its thread starts only after the stop was requested."""
     run = inotify_c.InotifyFD.run
 
     def begin_late(self: inotify_c.InotifyFD) -> None:

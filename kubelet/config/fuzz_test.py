@@ -215,7 +215,7 @@ def decoded(data: bytes) -> list[v1.Pod]:
 
 
 def work_with(pod: v1.Pod) -> None:
-    """Do with the pod what the kubelet does with every pod before it starts a container."""
+    """Treat the pod as the kubelet treats every pod before it starts a container."""
     assert v1.deepcopy(pod) == pod
     assert codec.decode_json(codec.encode_json(pod), v1.Pod) == pod
     for container in [*pod.spec.init_containers, *pod.spec.containers]:

@@ -17,13 +17,14 @@ from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 from pkg.golang import net
 
-TIMEOUT = 10.0  # seconds, for a whole request
-# `_QUOTED` is the number of bytes that a message quotes from an answer that could not be parsed.
+# `TIMEOUT` is the time, in seconds, for a whole request.
+TIMEOUT = 10.0
+# `_QUOTED` is the number of bytes that a message quotes from a response that could not be parsed.
 _QUOTED = 200
 
 
 class SourceURLError(Exception):
-    """Signal that the URL could not be read, or that its answer could not be used."""
+    """Signal that the URL could not be read, or that its response could not be used."""
 
 
 def new_source_url(
@@ -98,11 +99,11 @@ class SourceURL:
     def extract_from_url(self, ctx: golang.Context) -> None:
         """Read the URL and send its pods, unless it returned the same bytes as before.
 
-        Raise SourceURLError if the URL cannot be read or its answer cannot be used.
+        Raise SourceURLError if the URL cannot be read or its response cannot be used.
         """
         data = self._fetch(ctx)
         if not data:
-            self._send(ctx, [])  # This makes the source count as seen.
+            self._send(ctx, [])  # The empty update makes the source count as seen.
             raise SourceURLError(f"zero-length data received from {self._shown}")
         if data == self._data:
             return
@@ -150,7 +151,7 @@ class SourceURL:
     def _report(self, err: SourceURLError) -> None:
         """Record an event of the node about pods that cannot be used.
 
-        DIVERGES (safer): the kubelet records an event of the node if it cannot use the answer of the manifest URL.
+        DIVERGES (safer): the kubelet records an event of the node if it cannot use the response of the manifest URL.
         Go: pkg/kubelet/config/http.go, (*sourceURL).run: the Go kubelet only logs the fault.
         Why: a user who misses the pod looks at the events of the node first.
         Test: http_test.py:test_extract_invalid_pods

@@ -106,7 +106,7 @@ def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeManifestServer) -
         return [note.text for note in noted.all()]
 
     misspelt = pod("a").replace('"name":"c"', '"name":"c","comand":[]')
-    for _ in range(2):  # The result must be the same when the answer is not decoded again.
+    for _ in range(2):  # The result must be the same when the response is not decoded again.
         assert [text.startswith(f"{server.url}: ") and "Required value" in text for text in texts(pod("a", ""))] == [
             True
         ]
@@ -275,7 +275,7 @@ def test_look_up_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     resolver = nettesting.Resolver(monkeypatch)
     monkeypatch.setattr(http, "TIMEOUT", 0.2)
     try:
-        with pytest.raises(http.SourceURLError, match="timed out: no complete answer within"):
+        with pytest.raises(http.SourceURLError, match="timed out: no complete response within"):
             Source("http://manifests.example./pods").extract()
         assert (resolver.asked, resolver.answered) == (["manifests.example."], [])
     finally:

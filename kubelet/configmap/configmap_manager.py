@@ -91,7 +91,7 @@ def new_caching_config_map_manager(
 ) -> ConfigMapManager:
     """Return a manager that caches ConfigMaps for the time that get_ttl returns.
 
-    When another pod refers to a ConfigMap, it is read again.
+    When another pod refers to a ConfigMap, the manager reads the ConfigMap again.
     """
 
     def get_config_map(namespace: str, name: str, options: metav1.GetOptions) -> v1.ConfigMap:

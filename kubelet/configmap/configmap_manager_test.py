@@ -20,7 +20,7 @@ TTL = 60.0
 
 
 def _pod() -> v1.Pod:
-    """Return a pod that refers to both."""
+    """Return a pod that refers to both ConfigMaps."""
     sources = [v1.EnvFromSource(config_map_ref=v1.ConfigMapEnvSource(name=name)) for name in (MINE, OTHER)]
     metadata = metav1.ObjectMeta(namespace="default", name="pod", uid=types.UID("pod"))
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(containers=[v1.Container(name="c", env_from=sources)]))

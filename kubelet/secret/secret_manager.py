@@ -91,7 +91,7 @@ def new_caching_secret_manager(
 ) -> SecretManager:
     """Return a manager that caches Secrets for the time that get_ttl returns.
 
-    When another pod refers to a Secret, it is read again.
+    When another pod refers to a Secret, the manager reads the Secret again.
     """
 
     def get_secret(namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:

@@ -152,7 +152,7 @@ class SyncPodResult:
 
 @dataclass(frozen=True, slots=True)
 class PodWorkerSync:
-    """Describe one worker in the answer of sync_known_pods."""
+    """Describe one worker in the result of sync_known_pods."""
 
     state: PodWorkerState
     # `orphan` is true if no source contains the pod any more.
@@ -252,7 +252,7 @@ class PodSyncer(Protocol):
         ...
 
     def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Release what the pod must give back before it counts as finished on this node."""
+        """Release the resources that must be free before the pod counts as finished on this node."""
         ...
 
 
@@ -713,7 +713,7 @@ class PodWorkers:
         now = self.clock.now()
         status = PodSyncStatus(synced_at=now, fullname=kubecontainer.build_pod_full_name(target.name, target.namespace))
         if pod is not None and self._ended_before_we_started(pod):
-            # Admission must not count this pod as active, hence `terminated_at` (kubernetes#105523). But
+            # `terminated_at` keeps admission from counting this pod as active (kubernetes#105523). But
             # sync_terminated_pod still has to run in this process, to release the pod's resources and to send its last
             # status; so the pod is not finished.
             status.terminating_at = status.terminated_at = now
@@ -756,9 +756,9 @@ class PodWorkers:
             )
             return True
         if status.finished:
-            # DIVERGES (fault of Go): the kill of a finished pod is answered at once.
-            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the Go kubelet never answers it.
-            # Why: eviction and preemption would wait for the answer until they time out.
+            # DIVERGES (fault of Go): the kill of a finished pod completes at once.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the Go kubelet never completes it.
+            # Why: eviction and preemption would wait for the kill until they time out.
             # Test: pod_workers_test.py:test_a_kill_of_a_finished_pod_is_completed_at_once
             _complete_kill(options)
             _log(4, "Pod is finished processing, no further updates", target, options)
@@ -914,7 +914,7 @@ class PodWorkers:
         try:
             return not is_pod_status_cache_terminal(self._pod_cache.get(uid))
         except Exception as err:
-            # The cache stores any error of the last inspection; the caller knows which answer is safe.
+            # The cache stores any error of the last inspection; the caller knows which result is safe.
             klog.v(4).info_s("No cached status for a pod that is to end", podUID=uid, err=err)
             return in_doubt
 
@@ -948,9 +948,9 @@ class PodWorkers:
         status.finished = True
         status.working = False
         status.terminated_at = self.clock.now()
-        # DIVERGES (fault of Go): the kill of a pod that was never started is answered.
-        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).cleanupUnstartedPod: the Go kubelet never answers it.
-        # Why: eviction and preemption would wait for the answer until they time out.
+        # DIVERGES (fault of Go): the kill of a pod that was never started completes.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).cleanupUnstartedPod: the Go kubelet never completes it.
+        # Why: eviction and preemption would wait for the kill until they time out.
         # Test: pod_workers_test.py:test_a_kill_of_a_pod_that_waits_to_start_is_completed
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
@@ -1319,9 +1319,9 @@ class PodWorkers:
         """Compare the workers with the pods that should exist, and return what each worker is doing.
 
         This drives the termination of pods that no source contains any more, because no update will come for them.
-        Finished workers of such pods are forgotten and left out of the answer, which bounds the memory for deleted
+        Finished workers of such pods are forgotten and left out of the result, which bounds the memory for deleted
         pods. So are finished workers of pods that were created again with the same UID, which is common for static pods
-        with a fixed UID; the caller then adds the new pod. Nobody may call update_pod for new pods between the
+        with a fixed UID; the caller then adds the new pod. Callers must not call update_pod for new pods between the
         collection of `desired_pods` and this call.
         """
         desired = {pod.metadata.uid for pod in desired_pods}
@@ -1418,9 +1418,9 @@ class PodWorkers:
             waiting.remove(uid)
             if not waiting:
                 del self.waiting_to_start_static_pods_by_fullname[status.fullname]
-        # DIVERGES (fault of Go): the kill of a pod that is forgotten before its worker began is answered.
-        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).removeTerminatedWorker: the Go kubelet never answers it.
-        # Why: eviction and preemption would wait for the answer until they time out.
+        # DIVERGES (fault of Go): the kill of a pod that is forgotten before its worker began completes.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).removeTerminatedWorker: the Go kubelet never completes it.
+        # Why: eviction and preemption would wait for the kill until they time out.
         # Test: pod_workers_test.py:test_a_kill_is_completed_if_the_pod_is_forgotten_first
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
@@ -1597,7 +1597,7 @@ def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: Upd
 
 
 def _complete_kill(options: UpdatePodOptions) -> None:
-    """Answer the kill at once, because there is nothing to kill."""
+    """Complete the kill at once, because there is nothing to kill."""
     kill = options.kill_pod_options
     if kill is not None and kill.completed_ch is not None:
         kill.completed_ch.close()

@@ -96,7 +96,7 @@ class EventedPLEG:
         self._generic_pleg.request_reinspect(pod_uid)
 
     def start(self, ctx: golang.Context) -> None:
-        """Listen on threads of its own until ctx is done, `stop` is called or the stream has broken too often."""
+        """Listen on separate threads until ctx is done, `stop` is called or the stream has broken too often."""
         with self._running_lock:
             if self._is_running:
                 return

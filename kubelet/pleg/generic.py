@@ -259,7 +259,7 @@ class GenericPLEG:
         return self._relist_requests
 
     def start(self, ctx: golang.Context) -> None:
-        """Relist at once and then periodically, on a thread of its own, until ctx is done or `stop` is called.
+        """Relist at once and then periodically, on a separate thread, until ctx is done or `stop` is called.
 
         Raise golang.ThreadError if the thread cannot start.
         """

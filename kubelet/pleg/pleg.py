@@ -56,7 +56,7 @@ class PodLifecycleEventGenerator(Protocol):
     """Define a generator: it watches the runtime, fills the pod cache and sends events."""
 
     def start(self, ctx: golang.Context) -> None:
-        """Start the generator on threads of its own, which end when ctx is done."""
+        """Start the generator on separate threads, which end when ctx is done."""
         ...
 
     def watch(self) -> golang.Channel[PodLifecycleEvent]:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
-# `TIMEOUT` is the time, in seconds, that the API server has for each answer.
+# `TIMEOUT` is the time, in seconds, that the API server has to respond to a request.
 # DIVERGES (safer): the kubelet gives up a request that takes longer, and repeats it at the static pod's next sync.
 # Go: pkg/kubelet/pod/mirror_client.go, (*basicMirrorClient).CreateMirrorPod: the Go kubelet has no time limit of its
 # own.
-# Why: the containers of a static pod would not start while the API server does not answer.
+# Why: the containers of a static pod would not start while the API server does not respond.
 # Test: pod_manager_test.py:test_mirror_client_gives_up_on_an_api_server_that_does_not_answer
 TIMEOUT = 5.0
 

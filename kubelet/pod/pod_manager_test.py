@@ -197,7 +197,7 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
 
 
 def test_mirror_client_gives_up_on_an_api_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mirror client gives up on a real connection to a server that accepts it and never answers."""
+    """The mirror client gives up on a real connection to a server that accepts it and never responds."""
     monkeypatch.setattr(kubepod.mirror_client, "TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"http://127.0.0.1:{silent.getsockname()[1]}"

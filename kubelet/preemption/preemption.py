@@ -58,7 +58,7 @@ class CriticalPodAdmissionHandler:
         failure_reasons: list[lifecycle.PredicateFailureReason],
         other_pods: list[v1.Pod],
     ) -> list[lifecycle.PredicateFailureReason]:
-        """Return the remaining reasons, or that pods must end first. Raise PreemptionError."""
+        """Return the remaining reasons, or a RoomIsToBeMade if pods must end first. Raise PreemptionError."""
         if not kubetypes.is_critical_pod(admit_pod):
             return failure_reasons
         lacking = [r for r in failure_reasons if isinstance(r, lifecycle.InsufficientResourceError)]

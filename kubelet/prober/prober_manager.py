@@ -100,7 +100,7 @@ class Manager:
         # The context of a pod's sync would end with the sync, but probing continues.
         ctx, self._cancel = golang.with_cancel(golang.background())
         self.scheduler = Scheduler(ctx, self.clock)
-        # Hundreds of threads may run probes. A pod's author, and the container that answers, determine how much of the
+        # Hundreds of threads may run probes. A pod's author, and the container that responds, determine how much of the
         # interpreter's time a probe takes: ten redirects with a head of 64 KiB each take 30 ms. A probe gives up its
         # turn wherever it waits: for a server, for the runtime, or for the reader of its results.
         # DIVERGES (platform): only a few probes work at a time; those that have used the least time come first.

@@ -1,4 +1,4 @@
-"""Test single probes: their requests, the meaning of the answers, and the events."""
+"""Test single probes: their requests, the meaning of the responses, and the events."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_port_that_is_not_there_is_told_of(world: World, handler: dict[str, Any]
 
 @contextmanager
 def mute_server() -> Iterator[int]:
-    """Run a server that accepts connections and never answers; yield its port."""
+    """Run a server that accepts connections and never responds; yield its port."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         yield listener.getsockname()[1]
 

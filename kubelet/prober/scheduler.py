@@ -108,7 +108,7 @@ class Scheduler:
     """Run the workers. All methods are thread-safe, and none waits for a worker."""
 
     def __init__(self, ctx: golang.Context, clock: clocklib.Clock) -> None:
-        """Run workers until ctx is cancelled. Whoever cancels ctx must call end_all afterwards."""
+        """Run workers until ctx is cancelled. The owner of ctx must call end_all after cancelling it."""
         self._ctx = ctx
         self._clock = clock
         self._changed: golang.Channel[None] = golang.Channel(1)  # A message means that _waiting has a new first entry.
@@ -431,7 +431,7 @@ class Scheduler:
                 self._idle.remove(mine)
                 self._threads -= 1
                 return None
-        # The thread received a task at the last moment, or was told to end.
+        # The thread received a task at the last moment, or must end.
         return mine.recv()[0]
 
 

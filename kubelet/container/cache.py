@@ -82,7 +82,7 @@ class _Data:
 
     def result(self) -> PodStatus:
         if self.err is not None:
-            # The same error is raised many times, and without this its traceback would grow each time.
+            # The same error is raised many times, and otherwise its traceback would grow each time.
             raise self.err.with_traceback(None)
         assert self.status is not None, "an entry without an error must have a status"
         return self.status

@@ -173,7 +173,7 @@ class Runtime(ImageService, Protocol):
         ctx: golang.Context,
         pod: v1.Pod,
         container_id: ContainerID,
-        log_options: Any,  # This has the fields of v1.PodLogOptions.
+        log_options: Any,  # `log_options` has the fields of v1.PodLogOptions.
         stdout: BinaryWriter | None,
         stderr: BinaryWriter | None,
     ) -> None:

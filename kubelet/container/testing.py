@@ -50,7 +50,7 @@ class FakeVersion:
 
 @dataclass
 class FakeRuntime:
-    """Record the names of the called functions, answer from the fields, and raise `err` if it is set."""
+    """Record the names of the called functions, return the values of the fields, and raise `err` if it is set."""
 
     called_functions: list[str] = field(default_factory=list)
     pod_list: list[FakePod] = field(default_factory=list)
@@ -326,7 +326,7 @@ class FakeStreamingRuntime(FakeRuntime):
 
 @dataclass
 class FakeContainerCommandRunner:
-    """Answer each command with the same output or error, and keep the last command."""
+    """Respond to each command with the same output or error, and keep the last command."""
 
     stdout: bytes = b""
     err: Exception | None = None
@@ -400,7 +400,7 @@ class FakeCache:
 
 @dataclass
 class FakeRuntimeHelper:
-    """Fake the kubelet's answers to a runtime manager from the fields, and raise `err` if it is set."""
+    """Fake the kubelet for a runtime manager: return the values of the fields, and raise `err` if it is set."""
 
     dns_servers: list[str] = field(default_factory=list)
     dns_searches: list[str] = field(default_factory=list)

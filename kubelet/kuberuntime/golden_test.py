@@ -46,7 +46,7 @@ class _Recording:
 
 @dataclass
 class _RecordedHelper(containertest.FakeRuntimeHelper):
-    """Give the same answers to the runtime manager as the Go kubelet must have given."""
+    """Return to the runtime manager what the Go kubelet must have returned."""
 
     recording: _Recording | None = None
 

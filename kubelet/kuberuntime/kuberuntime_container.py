@@ -55,7 +55,8 @@ MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
 # its own.
 MAX_PARALLEL_KILLS = 256
 
-# These are the reasons for killing a container. Go: containerKillReason
+# These are the reasons for killing a container.
+# Go: containerKillReason
 REASON_STARTUP_PROBE = "StartupProbe"
 REASON_LIVENESS_PROBE = "LivenessProbe"
 REASON_FAILED_POST_START_HOOK = "FailedPostStartHook"
@@ -172,7 +173,7 @@ def calc_restart_count_by_log_dir(path: str) -> int:
 
 
 class PodStateProvider(Protocol):
-    """Define how pod workers tell which parts of a pod may be removed.
+    """Define how the pod workers report which parts of a pod may be removed.
 
     Go: kuberuntime_manager.go, podStateProvider
     """
@@ -198,7 +199,7 @@ def set_actuated_container_resources(actuated_state: state.State, pod: v1.Pod, c
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContainerMethods(ContainerLinuxMethods, LogMethods):
-    """Do everything that concerns single containers."""
+    """Start, stop, remove and inspect single containers."""
 
     os_interface: kubecontainer.OSInterface
     recorder: record.EventRecorder

@@ -207,7 +207,7 @@ class ContainerGC:
         klog.v(4).info_s("Removing sandbox", sandboxID=sandbox_id)
         client = self.runtime_service
         try:
-            # The sandbox should have been stopped long ago; this makes sure.
+            # The sandbox should have been stopped long ago; this call ensures it.
             client.stop_pod_sandbox(ctx, sandbox_id)
         except Exception as err:
             # A fault of one sandbox must not keep others from being removed. The next garbage collection tries again.
@@ -255,7 +255,7 @@ class ContainerGC:
             self._enforce_max_containers(ctx, units, gc_policy.max_containers)
 
     def _enforce_max_containers(self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int) -> None:
-        """Give each unit the same share, at least one container; then remove the oldest containers of all units."""
+        """Limit each unit to the same share, at least one container; then remove the oldest containers of all units."""
         per_unit = max(max_containers // len(units), 1)
         self._enforce_max_containers_per_evict_unit(ctx, units, per_unit)
         left = [info for unit in units.values() for info in unit]

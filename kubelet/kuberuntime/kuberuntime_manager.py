@@ -67,7 +67,7 @@ class ErrVersionNotSupported(Exception):
 def get_typed_version(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> runtimeapi.VersionResponse:
     """Return the runtime's name and versions.
 
-    Raise crierror.RemoteError, or ValueError if the answer is incomplete.
+    Raise crierror.RemoteError, or ValueError if the response is incomplete.
     """
     return runtime_service.version(ctx, KUBE_RUNTIME_API_VERSION)
 
@@ -143,7 +143,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def status(self, ctx: golang.Context) -> kubecontainer.RuntimeStatus:
         """Report whether the runtime and the network are ready.
 
-        Raise crierror.RemoteError, or ValueError if the answer is empty.
+        Raise crierror.RemoteError, or ValueError if the response is empty.
         """
         response = self.runtime_service.status(ctx, False)
         if not response.HasField("status"):
@@ -826,7 +826,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
                 result.ips = self.determine_pod_sandbox_ips(pod.namespace, pod.name, latest.status)
                 active_id = latest.status.id
             if latest is not None and latest.timestamp and features.feature_gate.enabled(features.EVENTED_PLEG):
-                # A runtime that sends events also returns the containers here, and the time of the whole answer.
+                # A runtime that sends events also returns the containers here, and the time of the whole response.
                 taken = helpers.time_from_nanoseconds(latest.timestamp)
                 result.time_stamp = clockpkg.to_steady(self.clock, taken)
                 result.container_statuses = [
@@ -846,7 +846,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _get_sandbox_statuses(
         self, ctx: golang.Context, pod: kubecontainer.Pod, result: kubecontainer.PodStatus
     ) -> runtimeapi.PodSandboxStatusResponse | None:
-        """Add the sandboxes to the result; return the answer for the newest one, or None if it no longer exists."""
+        """Add the sandboxes to the result; return the response for the newest one, or None if it no longer exists."""
         latest = None
         for index, sandbox in enumerate(pod.sandboxes):
             try:

@@ -365,8 +365,8 @@ class ResizeMethods(ContainerLinuxMethods):
 class _Resize:
     """Run one resize.
 
-    What grows, grows in the pod's cgroup before it grows in those of the containers, and limits grow before requests.
-    What shrinks, shrinks in the opposite order. So no container ever has a higher limit than its pod.
+    A value that grows does so in the pod's cgroup before the containers' cgroups, and limits grow before requests. A
+    value that shrinks does so in the opposite order. So no container ever has a higher limit than its pod.
     """
 
     manager: ResizeMethods
@@ -541,7 +541,7 @@ def _requires_restart(container: v1.Container, desired: ResourceRequirements, cu
 
 
 def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateInfo, figures: tuple[str, str]) -> None:
-    """Add the update to the list of the resource, at the beginning if it shrinks and at the end if it grows.
+    """Add the update to the list of the resource, at the beginning if the resource shrinks and at the end if it grows.
 
     The first of the figures that changes decides.
     """

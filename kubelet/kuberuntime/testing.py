@@ -30,7 +30,7 @@ _FAKE_NODE_ALLOCATABLE = {"memory": "32Gi", "cpu": "16"}
 
 @dataclass(slots=True)
 class FakePodStateProvider:
-    """Tell from two sets of UIDs which parts of a pod may be removed."""
+    """Report from two sets of UIDs which parts of a pod may be removed."""
 
     terminated: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)

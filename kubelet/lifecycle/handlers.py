@@ -50,7 +50,7 @@ _HOOK_CONTEXT = object()
 
 
 def without_cancel_but_for_hooks(ctx: golang.Context) -> golang.Context:
-    """Return a context that is never done, but from which hook_context returns `ctx` itself.
+    """Return a context that is never done. hook_context returns `ctx` itself for it.
 
     DIVERGES (safer): a running postStart hook is cancelled when its pod must terminate.
     Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the Go kubelet runs the hook in a context that nothing cancels.
@@ -61,7 +61,7 @@ def without_cancel_but_for_hooks(ctx: golang.Context) -> golang.Context:
 
 
 def hook_context(ctx: golang.Context) -> golang.Context:
-    """Return the context of the pod's sync, which is cancelled when the pod must terminate, and with it the hook."""
+    """Return the context of the pod's sync; the hook is cancelled with it when the pod must terminate."""
     found: golang.Context | None = ctx.value(_HOOK_CONTEXT)
     return ctx if found is None else found
 
@@ -78,9 +78,9 @@ class HTTPDoer(Protocol):
     """Define how to make the requests of httpGet hooks."""
 
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
-        """Send a GET request and ignore the answer; the request ends when ctx is cancelled.
+        """Send a GET request and ignore the response; the request ends when ctx is cancelled.
 
-        Raise HTTPRequestError if there is no answer, or HTTPResponseError.
+        Raise HTTPRequestError if there is no response, or HTTPResponseError.
         """
         ...
 
@@ -294,7 +294,7 @@ class DeclaredFeaturesAdmitHandler:
         DIVERGES (safer): the kubelet checks a pod against the features that the runtime has when the pod arrives.
         Go: pkg/kubelet/lifecycle/handlers.go, NewDeclaredFeaturesAdmitHandler: the Go kubelet uses the features from
         its start.
-        Why: if the runtime does not answer while the kubelet starts, the kubelet would reject pods that need the
+        Why: if the runtime does not respond while the kubelet starts, the kubelet would reject pods that need the
         runtime's features until its next restart.
         Test: handlers_test.py:test_feature_that_is_declared_later_counts
         """

@@ -31,7 +31,7 @@ ACCIDENTS = (MemoryError, RuntimeError)
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitAttributes:
-    """Hold the question for the admit handlers. The pods are shared and must not be modified."""
+    """Hold the data for the decision of an admit handler. The pods are shared and must not be modified."""
 
     pod: v1.Pod
     # `other_pods` holds the pods bound to this kubelet, except `pod`.
@@ -41,7 +41,7 @@ class PodAdmitAttributes:
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitResult:
-    """Hold an admit handler's answer.
+    """Hold an admit handler's decision.
 
     `reason` is one word in CamelCase. An admitted pod has neither a reason nor a message.
     """
@@ -49,7 +49,7 @@ class PodAdmitResult:
     admit: bool
     reason: str = ""
     message: str = ""
-    # `wait` means that the pod is not admitted now but may be soon, so the kubelet asks again. Go has no such answer.
+    # `wait` means that the pod is not admitted now but may be soon, so the kubelet asks again. Go has no such result.
     wait: bool = False
     # If `wait` is True, this function kills other pods to make room for this one, and returns those that no longer
     # count. The function may block for their grace periods, so the caller must hold no lock, and no other pod may wait
@@ -64,7 +64,7 @@ class PodAdmitHandler(Protocol):
 
 
 class PodSyncLoopHandler(Protocol):
-    """Define a handler that the sync loop asks about every pod in each iteration; it must answer at once."""
+    """Define a handler that the sync loop asks about every pod in each iteration; it must return at once."""
 
     def should_sync(self, pod: v1.Pod) -> bool: ...
 
@@ -79,10 +79,10 @@ class ShouldEvictResponse:
 
 
 class PodSyncHandler(Protocol):
-    """Define a handler that every sync of a pod asks whether to evict the pod; it must answer at once.
+    """Define a handler that every sync of a pod asks whether to evict the pod; it must return at once.
 
     The kubelet kills a pod that must be evicted, and its status becomes Failed with the reason and message of the
-    answer.
+    response.
     """
 
     def should_evict(self, pod: v1.Pod) -> ShouldEvictResponse: ...

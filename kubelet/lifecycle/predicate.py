@@ -39,7 +39,7 @@ _LABEL_OS_STABLE = "kubernetes.io/os"
 _OS = "linux"
 
 GetNodeAnyWayFunc = Callable[[golang.Context, bool], v1.Node]
-# The function adds the resources of device plugins to those of the node, and raises if this fails.
+# A PluginResourceUpdateFunc adds the resources of device plugins to those of the node, and raises if this fails.
 PluginResourceUpdateFunc = Callable[[framework.NodeInfo, PodAdmitAttributes], None]
 
 
@@ -88,7 +88,7 @@ class PredicateFailureError:
 
 @dataclass(frozen=True, slots=True)
 class RoomIsToBeMade:
-    """Tell that the pod fits once other pods have ended. Go has no such reason because it waits for their end."""
+    """Report that the pod fits once other pods have ended. Go has no such reason because it waits for their end."""
 
     message: str
     # See PodAdmitResult.make_room.
@@ -218,7 +218,7 @@ class PredicateAdmitHandler:
         except ACCIDENTS:
             raise
         except Exception as err:
-            # Without an answer the kubelet must use the cached labels.
+            # Without a response the kubelet must use the cached labels.
             klog.error_s(err, "Failed to synchronously fetch node info")
             return reasons
         return _general_filter(pod, node_info)

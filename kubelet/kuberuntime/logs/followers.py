@@ -43,7 +43,7 @@ _MASK = inotify_c.Mask(
 
 @dataclass(slots=True)
 class _Container:
-    """Hold the followers of a container, the time of their last request for its status, and the answer."""
+    """Hold the followers of a container, the time of their last request for its status, and the response."""
 
     followers: set[Follower] = field(default_factory=set)
     asked_at: float = float("-inf")
@@ -72,7 +72,7 @@ class _Shared:
             try:
                 return self._watch_locked(directory, callback)
             except OSError as err:
-                # There are no more watches or threads. The follower then checks its log every second, as it does
+                # No more watches or threads are available. The follower then checks its log every second, as it does
                 # anyway.
                 klog.error_s(err, "Failed to watch the directory of a followed log", path=directory)
                 return None

@@ -66,7 +66,7 @@ class LogFiles:
         # These files must be read before the newest one.
         self._older: list[str] = []
         self._file: BinaryIO | None = None
-        # `_newest` tells whether `_file` is the newest file, as far as is known.
+        # `_newest` tells whether `_file` is the newest file that this object has found.
         self._newest = False
         # `_finished` tells whether no program writes to `_file` any longer.
         self._finished = False

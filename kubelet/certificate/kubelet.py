@@ -82,7 +82,10 @@ def _set_ttl(gauge: prometheus_client.Gauge, manager: certificate.Manager, clock
 
 
 def register_client_ttl(manager: certificate.Manager, clock: clock_.Clock | None = None) -> None:
-    """Export the client certificate's remaining lifetime. Go: cmd/kubelet/app/server.go, buildKubeletClientConfig"""
+    """Export the client certificate's remaining lifetime.
+
+    Go: cmd/kubelet/app/server.go, buildKubeletClientConfig
+    """
     _set_ttl(_CLIENT_TTL, manager, clock or clock_.RealClock())
 
 

@@ -72,7 +72,10 @@ def update_transport(
 
 
 class CertRotation:
-    """Check the manager periodically, on one thread. Go: addCertRotation"""
+    """Check the manager periodically, on one thread.
+
+    Go: addCertRotation
+    """
 
     def __init__(
         self,

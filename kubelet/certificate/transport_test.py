@@ -39,9 +39,9 @@ class Server(http.server.ThreadingHTTPServer):
         context.verify_mode = ssl.CERT_OPTIONAL
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.requests: golang.Channel[tuple[str, str, int]] = golang.Channel(100)
-        """Path, whose certificate came with it, and the client's port, which tells connections apart."""
+        """Each entry holds the path, the certificate's owner, and the client's port, which tells connections apart."""
         self.events: golang.Channel[bytes] = golang.Channel(10)
-        """What the watch is sent; its end ends the watch."""
+        """The server sends these events to the watch. The watch ends with the channel."""
 
     def config(self) -> rest.Config:
         tls = rest.TLSClientConfig(ca_data=AUTHORITY.cert_pem)

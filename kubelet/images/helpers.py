@@ -31,7 +31,10 @@ def throttle_image_pulling(
 
 
 class ThrottledImageService:
-    """Reject pulls above the rate limit. Go: throttledImageService."""
+    """Reject pulls above the rate limit.
+
+    Go: throttledImageService
+    """
 
     def __init__(self, image_service: kubecontainer.ImageService, limiter: flowcontrol.RateLimiter) -> None:
         self._image_service = image_service

@@ -87,7 +87,10 @@ class ImageGCError(Exception):
 
 
 class ImageGCManager:
-    """Remove images according to a policy. Go: realImageGCManager. This class is thread-safe."""
+    """Remove images according to a policy. This class is thread-safe.
+
+    Go: realImageGCManager
+    """
 
     def __init__(
         self,
@@ -192,7 +195,10 @@ class ImageGCManager:
     def _mounted_images(
         self, ctx: golang.Context, pod: kubecontainer.Pod, container: kubecontainer.Container
     ) -> set[str]:
-        """Return the images of the container's image volumes. Go: handleImageVolumes"""
+        """Return the images of the container's image volumes.
+
+        Go: handleImageVolumes
+        """
         try:
             status = self._runtime.get_container_status(ctx, pod.id, container.id)
         except crierror.RemoteError as err:

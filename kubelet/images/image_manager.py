@@ -108,7 +108,7 @@ class ImageManager:
         external_credentials: ExternalCredentials | None = None,
         critical_first: bool = False,
     ) -> None:
-        """Create a manager. Go: pkg/kubelet/images/image_manager.go, NewImageManager.
+        """Create a manager.
 
         `critical_first` means that the images of critical pods are pulled before other images in the queue.
 
@@ -118,6 +118,8 @@ class ImageManager:
         order of the requests.
         Why: a pod that the node needs, such as the network plugin, need not wait for large images of other pods.
         Test: image_manager_test.py:test_critical_pods_are_first_for_who_wants_it
+
+        Go: pkg/kubelet/images/image_manager.go, NewImageManager
         """
         imagemetrics.register_metrics()
         image_service = throttle_image_pulling(image_service, qps, burst)

@@ -38,7 +38,7 @@ _POD = v1.Pod(
 
 
 class _Images:
-    """Have only present_image; every other image must be pulled. The calls are recorded."""
+    """Fake a runtime that has only present_image, and record the calls; every other image must be pulled."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -124,7 +124,7 @@ class _World:
         return caught.value
 
     def took(self) -> tuple[list[str], list[str]]:
-        """Return the calls and the reasons of events since the last time."""
+        """Return the calls and the reasons of events since the last call of this method."""
         calls, self.images.calls = self.images.calls, []
         return calls, [event.split(" ")[1] for event in self.recorder.drain()]
 

@@ -102,7 +102,7 @@ class PullProgress:
         try:
             info = self._image_service.image_fs_info(ctx)
         except Exception as err:  # An error only means that one value in a log line is missing.
-            klog.v(4).info_s("Could not get the use of the image filesystem", err=err)
+            klog.v(4).info_s("Could not get the usage of the image filesystem", err=err)
             return None
         finally:
             cancel()

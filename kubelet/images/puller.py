@@ -48,7 +48,10 @@ class ImagePullRequest:
 
 
 class ImagePuller(Protocol):
-    """Define how images are pulled. Go: imagePuller. Implementations are thread-safe."""
+    """Define how images are pulled. Implementations are thread-safe.
+
+    Go: imagePuller
+    """
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
         """Block until the pull has succeeded or failed, or the request's context is done.
@@ -68,7 +71,7 @@ class ParallelImagePuller:
         self._turns = _Turns(limit) if limit >= 1 else None
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        """Pull an image, see ImagePuller."""
+        """Pull an image as ImagePuller describes."""
         if self._turns is None:
             return self._pull(request)
         try:
@@ -103,7 +106,7 @@ class SerialImagePuller(ParallelImagePuller):
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    """Represent a waiting pull. It sorts before those without `first`, and then by the order of the requests."""
+    """Represent a waiting pull. Pulls with `first` sort before others; otherwise the order of the requests decides."""
 
     not_first: bool
     number: int

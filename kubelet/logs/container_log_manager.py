@@ -88,7 +88,10 @@ def new_container_log_manager(
 
 
 class ContainerLogManagerImpl:
-    """Rotate logs with a pool of workers. Go: containerLogManager"""
+    """Rotate logs with a pool of workers.
+
+    Go: containerLogManager
+    """
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class ContainerLogManagerImpl:
         self._busy: dict[str, golang.Channel[None]] = {}
 
     def start(self, ctx: golang.Context) -> None:
-        """Start the threads, see ContainerLogManager."""
+        """Start the threads as ContainerLogManager describes."""
         klog.info_s(
             "Initializing container log rotate workers",
             workers=self._max_workers,
@@ -130,7 +133,7 @@ class ContainerLogManagerImpl:
         )
 
     def clean(self, ctx: golang.Context, container_id: str) -> None:
-        """Remove all logs of a container, see ContainerLogManager."""
+        """Remove all logs of a container as ContainerLogManager describes."""
         status = self._runtime_service.container_status(ctx, container_id, False).status
         self._acquire(container_id)
         try:

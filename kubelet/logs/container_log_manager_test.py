@@ -27,7 +27,7 @@ _CTX = golang.background()
 
 
 class _World:
-    """Run containers c1, c2… that write the logs 1.log, 2.log…"""
+    """Run containers named c1, c2 and so on, which write the logs 1.log, 2.log and so on."""
 
     def __init__(self, directory: Path, max_files: int = 3, max_size: int = 10) -> None:
         self.directory = directory
@@ -332,7 +332,7 @@ def test_log_that_cannot_be_rotated_does_not_end_the_worker(
     ctx, cancel = golang.with_cancel(golang.background())
     with golang.ThreadGroup() as group:
         golang.go(world.manager._process_queue_items, ctx, 1, name="log-rotate-1")
-    # The last container is received when the one before it is finished.
+    # A worker receives a container only when it has finished the one before it.
     for container_id in ("c1", "c2", "none"):
         world.manager._queue.send(container_id, ctx)
     assert world.files() == ["1.log", f"2.log.{world.stamp}"]

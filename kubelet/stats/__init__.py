@@ -1,6 +1,7 @@
 """Provide statistics of the node and its pods.
 
-They come from the container runtime and from cgroups. The usage of a pod on the node's disk is measured here.
+The statistics come from the container runtime and from cgroups. This package itself measures how much of the node's
+disk a pod uses.
 
 Go: pkg/kubelet/stats
 """

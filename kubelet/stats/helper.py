@@ -181,7 +181,10 @@ def inodes_used(fs: cadvisorapiv2.FsInfo) -> int | None:
 
 
 def root_fs_info_to_fs_stats(root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats:
-    """Return the totals of the file system, without any usage. Go: host_stats_provider.go"""
+    """Return the totals of the file system, without any usage.
+
+    Go: host_stats_provider.go
+    """
     return statsapi.FsStats(
         time=root_fs_info.timestamp,
         available_bytes=root_fs_info.available,

@@ -1,4 +1,7 @@
-"""Tell systemd that the kubelet is healthy. Go: pkg/kubelet/watchdog"""
+"""Notify systemd that the kubelet is healthy.
+
+Go: pkg/kubelet/watchdog
+"""
 
 from kubelet.watchdog.watchdog import HealthChecker
 

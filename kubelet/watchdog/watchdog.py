@@ -49,7 +49,7 @@ class HealthChecker:
     def set_health_checkers(
         self, sync_loop_health_check: Callable[[], object], checkers: Iterable[healthz.HealthChecker]
     ) -> None:
-        """From now on check the sync loop, and run the other checks too.
+        """Check the sync loop from now on, and run the other checks too.
 
         DIVERGES (safer): the watchdog does not check whether the log accepts writes.
         Go: pkg/kubelet/watchdog/watchdog_linux.go, (*healthChecker).SetHealthCheckers: the Go kubelet also checks the

@@ -1,4 +1,7 @@
-"""Test the notifications of the systemd watchdog. Go: pkg/kubelet/watchdog/watchdog_linux_test.go"""
+"""Test the notifications of the systemd watchdog.
+
+Go: pkg/kubelet/watchdog/watchdog_linux_test.go
+"""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_load_client_cert(node: Node, prepare: Callable[[Node], None]) -> None:
     pair = Path(config.tls_client_config.cert_file)
     assert pair == node.pki / "kubelet-client-current.pem" and (request.status.certificate or b"?") in pair.read_bytes()
     assert not node.key_tmp.exists()
-    # From now on there is nothing to do.
+    # The kubeconfig is valid from now on, so this call does nothing.
     node.load_client_cert()
     assert len(node.signer.requests()) == 1
 

@@ -33,7 +33,10 @@ _RECORD_ERRORS = (OSError, ValueError)
 
 
 class PullManager:
-    """Manage the records of image pulls. Go: PullManager. This class is thread-safe."""
+    """Manage the records of image pulls. This class is thread-safe.
+
+    Go: PullManager
+    """
 
     def __init__(
         self,

@@ -15,9 +15,11 @@ ImagePullPolicyEnforcer = Callable[[str, bool], bool]
 
 
 def image_pull_credential_verification_policy(policy: str, image_allow_list: Iterable[str]) -> ImagePullPolicyEnforcer:
-    """Return the enforcer of a policy. Go: NewImagePullCredentialVerificationPolicy.
+    """Return the enforcer of a policy.
 
     Raise ValueError for an unknown policy or a malformed pattern.
+
+    Go: NewImagePullCredentialVerificationPolicy
     """
     match policy:
         case "NeverVerify":

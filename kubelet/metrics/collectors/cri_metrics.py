@@ -26,8 +26,8 @@ _TYPES = {0: metrics.COUNTER, 1: metrics.GAUGE}
 class CRIMetricsCollector:
     """Collect the runtime's metrics for prometheus_client.
 
-    The runtime is asked once which metrics it has, and for their values at each scrape. Without an answer to the first
-    question there are no metrics.
+    The collector asks the runtime once which metrics it has, and at each scrape for their values. If the first call
+    fails, there are no metrics.
     """
 
     def __init__(

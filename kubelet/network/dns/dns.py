@@ -44,9 +44,11 @@ class ResolvConfError(ValueError):
 
 
 class Configurer:
-    """Configure DNS for pods. Go: Configurer.
+    """Configure DNS for pods.
 
     This class is thread-safe, because it never changes after its construction.
+
+    Go: Configurer
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _LINE = 64
 
 
 class UnknownBundlesError(Exception):
-    """Signal that nothing is known of the bundles yet."""
+    """Signal that the kubelet does not know the bundles yet."""
 
 
 class Manager(Protocol):
@@ -38,7 +38,7 @@ class Manager(Protocol):
 
     The result is PEM without duplicates, in an order on which callers must not rely. Where there are no anchors, the
     methods raise LookupError or apierrors.StatusError (not found), or return b"" if allow_missing is set. They raise
-    UnknownBundlesError while nothing is known.
+    UnknownBundlesError while the kubelet does not know the bundles.
     """
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
@@ -181,7 +181,7 @@ class LazyInformerManager:
         manager = InformerManager(bundles.informer(), bundles.lister())
         factory.start(self._ctx)
         klog.info_s("Started ClusterTrustBundle informer", apiGroup=_GROUP_VERSION)
-        # The caller asks for a bundle immediately afterwards.
+        # The thread waits here because the caller asks for a bundle immediately afterwards.
         ctx, cancel = golang.with_timeout(self._ctx, _SYNC_TIMEOUT)
         try:
             synced = all(factory.wait_for_cache_sync(ctx).values())

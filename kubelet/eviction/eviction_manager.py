@@ -268,10 +268,10 @@ class ManagerImpl:
         return self._reclaim(ctx, thresholds, active_pods, stats_func, observations)
 
     def _detect_file_systems(self, ctx: golang.Context, disk_info_provider: DiskInfoProvider) -> None:
-        """Detect the layout of the disks. Raise EvictionError while nothing is known about it.
+        """Detect the layout of the disks. Raise EvictionError while the layout is unknown.
 
-        DIVERGES (safer): the manager asks the runtime for the location of the containers' layers until it has an
-        answer.
+        DIVERGES (safer): the manager asks the runtime for the location of the containers' layers until the runtime has
+        responded.
         Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the Go kubelet takes an error
         permanently as the answer that layers are where images are.
         Why: after one failed call, the thresholds would concern the wrong disk until the kubelet restarts.
@@ -508,7 +508,7 @@ class ManagerImpl:
     # ---- Limits of single pods ----
 
     def _local_storage_eviction(self, pods: Iterable[v1.Pod], stats_func: StatsFunc) -> list[v1.Pod]:
-        """Evict every pod that uses more local storage than it, a container or a volume of it may."""
+        """Evict every pod that exceeds a limit on local storage: its own, a container's or a volume's."""
         evicted = []
         for pod in pods:
             # A fault of this pod must not affect the limits of other pods or the node's thresholds.

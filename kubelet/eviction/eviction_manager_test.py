@@ -276,7 +276,7 @@ def test_pressure(case: Pressure) -> None:
     assert (world.synchronize(case.none), world.under_pressure()) == ([], [])
     assert world.admits() == everybody
 
-    # The condition shows immediately that the soft threshold is met. Pods get its grace period.
+    # The condition shows immediately that the soft threshold is met. Pods get the threshold's grace period.
     assert (world.synchronize(case.soft, after=MINUTE), world.under_pressure()) == ([], [case.condition])
     assert world.admits() == case.admits
     assert world.synchronize(case.soft, after=3 * MINUTE) == [case.victim]

@@ -586,7 +586,10 @@ def _observed(
 def thresholds_met(
     thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, enforce_min_reclaim: bool
 ) -> list[evictionapi.Threshold]:
-    """Return the thresholds of which less is left than demanded. enforce_min_reclaim adds the minimum to reclaim."""
+    """Return the thresholds that are met, which means that less is left than they demand.
+
+    With enforce_min_reclaim, a threshold also demands its minimum to reclaim.
+    """
     results = []
     for threshold, observed in _observed(thresholds, observations):
         if threshold_quantity(threshold, observed, enforce_min_reclaim).cmp(observed.available) > 0:

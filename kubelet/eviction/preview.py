@@ -16,7 +16,7 @@ from pkg.apimachinery.api.resource import Quantity
 
 @dataclass(frozen=True, slots=True)
 class ThresholdState:
-    """Describe a threshold together with what is left."""
+    """Describe a threshold together with the quantity that is left."""
 
     threshold: evictionapi.Threshold
     # `quantity` must be left, and after the threshold was met `reclaim_quantity` must be left again. Both are None
@@ -25,7 +25,7 @@ class ThresholdState:
     reclaim_quantity: Quantity | None
     # `met` is true if the threshold is met. The manager acts on it now or after its grace period.
     met: bool
-    # `since` is the time since when the threshold has been met continuously, as of the manager's last check.
+    # `since` is when the threshold began to be met without interruption, as of the manager's last check.
     since: datetime.datetime | None
 
 

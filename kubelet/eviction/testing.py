@@ -219,7 +219,7 @@ def disk_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.Pod
 
 
 def inode_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
-    """Return the same statistics in inodes."""
+    """Return statistics with the inodes that each container's layer and log and each volume use."""
     return _storage_stats(pod, "inodes_used", rootfs, logs, volume)
 
 
@@ -238,7 +238,7 @@ def _storage_stats(pod: v1.Pod, kind: str, rootfs: str, logs: str, volume: str) 
 def threshold(
     signal: evictionapi.Signal, value: str, grace_period: float = 0.0, min_reclaim: str = ""
 ) -> evictionapi.Threshold:
-    """Return a threshold such as threshold(MEMORY_AVAILABLE, "1Gi"). A value may be a percentage."""
+    """Return a threshold, for example of MEMORY_AVAILABLE and "1Gi". A value may be a percentage."""
     return evictionapi.Threshold(signal, _value(value), grace_period, _value(min_reclaim) if min_reclaim else None)
 
 

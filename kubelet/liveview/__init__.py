@@ -3,7 +3,7 @@
 Go: none
 
 - history: record events all the time, at very low cost
-- collector: make a snapshot of the whole kubelet when somebody asks for one
+- collector: make a snapshot of the whole kubelet when a client requests one
 - activity: describe in words what a pod worker is doing
 - explanation: explain a pod or the node in one sentence, with evidence
 - evictions: list the pods that would be evicted now

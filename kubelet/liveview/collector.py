@@ -1,4 +1,4 @@
-"""Make a snapshot of the running kubelet when somebody asks for one.
+"""Make a snapshot of the running kubelet when a client requests one.
 
 Go: none
 

@@ -120,7 +120,7 @@ class ProbeFacts:
 
 @dataclass(slots=True, kw_only=True)
 class PodFacts:
-    """Hold what is known of a pod at one time."""
+    """Hold the known facts about a pod at one time."""
 
     namespace: str
     name: str

@@ -3,7 +3,7 @@
 Go: none
 
 The code that runs all the time only appends to a list of bounded length or increments a counter. Everything else is
-computed when somebody asks. Times are wall-clock seconds since the epoch, because they are only shown. Durations come
+computed when a client asks. Times are wall-clock seconds since the epoch, because they are only shown. Durations come
 from the steady clock.
 """
 

@@ -25,7 +25,7 @@ class FakeDBus:
         self.taken: int = 0 if before is None else before.taken + 100
         self.reloads = 0
         self.closed = False
-        self.in_progress = False  # A shutdown is in progress, so there are no locks.
+        self.in_progress = False  # True means that a shutdown is in progress, so there are no locks.
         self.err: Exception | None = None
         self.events: golang.Channel[bool] = golang.Channel(1)
 

@@ -1,4 +1,4 @@
-"""Serve the kubelet's HTTP API: authorize each request, and dispatch it to the part of the kubelet that answers it.
+"""Serve the kubelet's HTTP API: authorize each request, and dispatch it to the part of the kubelet that handles it.
 
 Go: pkg/kubelet/server/server.go
 """
@@ -160,7 +160,7 @@ class HostInterface(Protocol):
 
 
 class Server:
-    """Answer requests. The object is a handler for `http.Server`; after its constructor any thread may call it."""
+    """Serve requests. The object is a handler for `http.Server`; after its constructor any thread may call it."""
 
     def __init__(
         self,
@@ -250,7 +250,10 @@ class Server:
         return 403, f"Forbidden ({_described(first)}, subresource(s)=[{' '.join(subresources)}])\n"
 
     def install_filter(self, added: http.Filter) -> None:
-        """Wrap all handlers, inside the authentication. Go: InstallTracingFilter"""
+        """Wrap all handlers, inside the authentication.
+
+        Go: InstallTracingFilter
+        """
         self._mux.filter(added)
 
     # ---- Paths ----
@@ -323,7 +326,7 @@ class Server:
         self._mux.handle(f"{root}/{{podNamespace}}/{{podID}}/{{uid}}/{{containerName}}", handler, methods)
 
     def _service(self, root: str) -> None:
-        """Count requests for paths below the root. Paths without a handler get the kubelet's own 404 answer."""
+        """Count requests for paths below the root. Paths without a handler get the kubelet's own 404 response."""
         self._metrics_buckets.add(root.strip("/"))
         for pattern in {root, root.rstrip("/") + "/"}:
             self._mux.handle(pattern, _page_not_found)
@@ -364,7 +367,7 @@ class Server:
         if enabled:
             # DIVERGES (fault of Go): /debug/pprof/ shows an index of the profiles.
             # Go: pkg/kubelet/server/server.go, (*Server).InstallProfilingHandler: the Go kubelet has the same index,
-            # but its router finds no route for the path without a profile's name, and answers 404.
+            # but its router finds no route for the path without a profile's name, and responds with 404.
             # Why: people look in the index for the names of the profiles.
             # Test: server_test.py:test_answers
             self._mux.handle(PPROF_BASE_PATH, profiling_handler(), _GET)
@@ -374,7 +377,7 @@ class Server:
     # ---- Pods ----
 
     def _get_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Answer with the pods that this node must run.
+        """Respond with the pods that this node must run.
 
         DIVERGES (safer): all requests for /pods that arrive while a list is being made share the next list.
         Go: pkg/kubelet/server/server.go, (*Server).getPods: the Go kubelet makes a list for each request.
@@ -384,7 +387,7 @@ class Server:
         _write_json(w, self._pods.get(r.ctx))
 
     def _get_running_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Answer with the pods that the runtime has, whether or not they should be running."""
+        """Respond with the pods that the runtime has, whether or not they should be running."""
         try:
             pods = self._host.get_running_pods(r.ctx)
         except _HOST_ERRORS as err:
@@ -393,7 +396,7 @@ class Server:
         _write_json(w, _encode_pods(pods))
 
     def _find_pod(self, w: http.ResponseWriter, r: http.Request) -> v1.Pod | None:
-        """Return the pod that the path names. If there is none, answer the request and return None."""
+        """Return the pod that the path names. If there is none, respond with an error and return None."""
         pod = self._host.get_pod_by_name(r.path_values["podNamespace"], r.path_values["podID"])
         if pod is None:
             _write_error(w, 404, "pod does not exist")
@@ -503,7 +506,7 @@ class Server:
             proxy.UpgradeAwareHandler(url).serve_http(w, r)
 
     def _checkpoint(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Let the runtime checkpoint a running container. Answer with the name of the archive."""
+        """Let the runtime checkpoint a running container. Respond with the name of the archive."""
         from cri_api.v1 import api_pb2 as runtimeapi
 
         pod = self._find_pod(w, r)
@@ -532,7 +535,7 @@ class Server:
     # ---- Request handling ----
 
     def __call__(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Answer a request, count it and log it."""
+        """Serve a request, count it and log it."""
         path = self._metric_bucket(r.path)
         labels = (
             r.method if r.method in _METHOD_BUCKETS else "other",
@@ -654,7 +657,7 @@ def _described(attributes: Attributes) -> str:
 
 
 def _log_options(w: http.ResponseWriter, r: http.Request) -> v1.PodLogOptions | None:
-    """Return the log options of the request. If they are invalid, answer the request and return None."""
+    """Return the log options of the request. If they are invalid, respond with an error and return None."""
     from pkg.apis.core.v1 import conversion, validation
 
     query = dict(r.query)
@@ -682,7 +685,7 @@ def _log_options(w: http.ResponseWriter, r: http.Request) -> v1.PodLogOptions | 
 
 
 def _stream_options(w: http.ResponseWriter, r: http.Request) -> remotecommand.Options | None:
-    """Return the streams that the client wants. If it wants none, answer the request and return None."""
+    """Return the streams that the client wants. If it wants none, respond with an error and return None."""
     from kubelet.cri.streaming import remotecommand
 
     try:

@@ -1,4 +1,4 @@
-"""Test the kubelet's server: what it serves, to whom, and how it answers invalid input."""
+"""Test the kubelet's server: what it serves, to whom, and how it responds to invalid input."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
             check()
 
 
-# ---- Answers ----
+# ---- Responses ----
 
 
 class _SlowHost(FakeHost):
-    """Pass a gate for each list of its pods."""
+    """Wait for a gate at each list of its pods."""
 
     def __init__(self) -> None:
         super().__init__()

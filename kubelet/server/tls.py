@@ -199,7 +199,10 @@ def openssl_cipher_name(name: str) -> str:
 
 
 def check_curve_preferences(curves: Sequence[int]) -> None:
-    """Raise ValueError if a curve is unknown or listed twice. Go: k8s.io/component-base/cli/flag/curves_flag.go"""
+    """Raise ValueError if a curve is unknown or listed twice.
+
+    Go: k8s.io/component-base/cli/flag/curves_flag.go
+    """
     for index, curve in enumerate(curves):
         if not 0 < curve <= 0xFFFF:
             raise ValueError(f"curve preference {curve} is out of range (must be 1-65535)")

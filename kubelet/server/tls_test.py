@@ -180,7 +180,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on() -> None:
 
 
 def test_a_key_does_not_keep_something_of_each_thread_that_ever_signed() -> None:
-    """OpenSSL's memory per thread is freed with the key, which goes with its context's last connection."""
+    """OpenSSL's memory per thread is freed with the key, when the last connection of the key's context ends."""
     of = config()
     first = weakref.ref(of.context())
     for _ in range(tls.MAX_CONNECTIONS_OF_CONTEXT - 1):

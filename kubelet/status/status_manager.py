@@ -607,7 +607,7 @@ class Manager:
         # the order of a map.
         # DIVERGES (safer): the manager sends the statuses of several pods at the same time.
         # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: the Go kubelet sends them one after another.
-        # Why: one request that the API server does not answer would delay the statuses of all other pods.
+        # Why: one request that the API server does not respond to would delay the statuses of all other pods.
         # Test: status_manager_test.py:test_a_request_that_is_never_answered_holds_up_no_status_for_ever
         updates.sort(key=lambda update: not update.status.pod_is_finished)
         workqueue.parallelize_until(

@@ -1107,7 +1107,7 @@ def test_delete_pod_finished() -> None:
 
 
 def test_delete_pod_that_cannot_be_decoded() -> None:
-    """The pod is deleted even if neither the answer to GET nor the answer to PATCH can be decoded completely."""
+    """The pod is deleted even if neither the response to GET nor the response to PATCH can be decoded completely."""
     pod = make_pod()
     m = Manager(pod)
     m.client.add(pod)

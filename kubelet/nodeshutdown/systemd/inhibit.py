@@ -43,7 +43,7 @@ class InhibitError(RuntimeError):
 
 
 class RefusedError(InhibitError):
-    """Signal that the answer is an error with this name."""
+    """Signal that the reply is an error with this name."""
 
     def __init__(self, what: str, name: str, detail: str) -> None:
         super().__init__(f"{what}: {name}: {detail}")

@@ -22,7 +22,7 @@ class FakeLogind:
         self.inhibits: list[tuple[str, ...]] = []
         self.kills: list[tuple[Any, ...]] = []
         self.refuse = False
-        self.in_progress = False  # A shutdown is in progress, so there are no locks.
+        self.in_progress = False  # True means that a shutdown is in progress, so there are no locks.
         # The fake holds its ends of the locks here. An end becomes readable when its lock is released.
         self.holds: list[socket.socket] = []
         self._connection = blocking.open_dbus_connection("SYSTEM", enable_fds=True)

@@ -35,7 +35,7 @@ class Provider(Protocol):
         ...
 
     def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """Return the same statistics without those that take long to collect."""
+        """Return the same as list_pod_stats, without the statistics that take long to collect."""
         ...
 
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:

@@ -181,7 +181,7 @@ def _as_system_container(stats: statsapi.ContainerStats, container: _SystemConta
 
 @contextmanager
 def _needed(what: str) -> Iterator[None]:
-    """Raise StatsError for an error in the `with` block, without which there is no summary."""
+    """Raise StatsError for an error in the `with` block, because the summary needs the block's result."""
     try:
         yield
     except _FAULTS as err:

@@ -184,7 +184,7 @@ def test_only_cpu_and_memory(provider: FakeProvider, query: str, all: bool, meth
 
 @dataclass
 class _Slow(FakeProvider):
-    """Pass a gate for each list of the pods' statistics."""
+    """Wait for a gate at each list of the pods' statistics."""
 
     gate: golangtesting.Gate = field(default_factory=golangtesting.Gate)
 

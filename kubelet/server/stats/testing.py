@@ -127,7 +127,7 @@ class FakeProvider:
 
 
 class FakeMeasuredVolume:
-    """Return the answer when the volume is measured, unless the volume is blocked."""
+    """Return or raise `answer` when the volume is measured. While the volume is blocked, the measurement waits."""
 
     def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
         self.answer = answer

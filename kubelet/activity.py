@@ -21,7 +21,7 @@ _KEY = object()
 
 
 class Activity(enum.Enum):
-    """List what may take a worker long."""
+    """Name the activities that may take a pod worker a long time."""
 
     BETWEEN_STEPS = enum.auto()
     WAITS_FOR_UPDATE = enum.auto()
@@ -53,7 +53,7 @@ class Position:
     def __init__(self) -> None:
         # `activity` is None while the worker has no thread.
         self.activity: Activity | None = None
-        # `failed_at` is the innermost activity that an exception has left, or None once another activity has begun.
+        # `failed_at` is the innermost activity that ended with an exception, or None once another activity has begun.
         self.failed_at: Activity | None = None
 
 

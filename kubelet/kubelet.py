@@ -274,7 +274,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
         """Start the modules that need a running container runtime, once the runtime is ready.
 
-        The kubelet repeats this only if it failed. Raise OSError if the node's cgroups cannot be set up.
+        The kubelet repeats the call only after a failure. Raise OSError if the node's cgroups cannot be set up.
         """
         self.container_manager.start(
             ctx,
@@ -386,7 +386,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             try:
                 self.get_node(ctx)
             except Exception as err:
-                # The node is not registered yet, or the API server does not answer; the poll tries again.
+                # The node is not registered yet, or the API server does not respond; the poll tries again.
                 message = "Unable to register mirror pod because node is not registered yet"
                 klog.v(4).info_s(message, node=klog.kref("", self.node_name), err=err)
                 return False
@@ -555,7 +555,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                         klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
                 case LoopCase.STOP:
-                    # The Go kubelet ends only with its process. This one also ends with its context, as in tests.
+                    # The Go kubelet ends only with its process. This kubelet also ends with its context, as in tests.
                     return False
         return True
 
@@ -942,9 +942,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     ) -> SyncPodResult:
         """Move a pod that should run one step closer to its desired state.
 
-        This sets the pod's status first. Then it sets up, in this order: the cgroup, the mirror pod, the directories,
-        the volumes, the probes and the containers. Raise an exception if a step failed, after recording it as an event;
-        the worker then calls this again, so each step must be idempotent.
+        The method sets the pod's status first. Then it sets up, in this order: the cgroup, the mirror pod, the
+        directories, the volumes, the probes and the containers. Raise an exception if a step failed, after recording it
+        as an event; the worker then calls this again, so each step must be idempotent.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
         attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
@@ -1480,7 +1480,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             try:
                 runtime_status = self.container_runtime.status(ctx)
             except Exception as err:
-                # One failed call does not make the node NotReady; too long a time since the last good answer does.
+                # One failed call does not make the node NotReady; only a long time without a successful call does.
                 klog.error_s(err, "Container runtime sanity check failed")
                 return
             klog.v(4).info_s("Container runtime status", status=runtime_status)
@@ -1500,7 +1500,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)
             if not self.runtime_modules_started:
-                # What a failed attempt started ends with it; otherwise the next attempt would start it again.
+                # The context ends what a failed attempt has started, because the next attempt starts all of it again.
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)

@@ -1,6 +1,6 @@
 """Track the pods that wait for a decision about their admission.
 
-Go has no counterpart: it rejects a pod permanently if it cannot admit the pod at once.
+Go has no counterpart: the Go kubelet rejects a pod permanently if it cannot admit the pod at once.
 """
 
 from __future__ import annotations

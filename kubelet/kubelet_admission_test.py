@@ -22,7 +22,7 @@ _REFUSE = PodAdmitResult(False, "UnexpectedAdmissionError", "no device")
 
 
 class _AdmitHandler:
-    """Answer for each pod by its name; admit a pod without an answer.
+    """Return the configured result for each pod's name; admit a pod that has none.
 
     `asked` records each pod with the names of the other pods.
     """
@@ -144,7 +144,7 @@ def _preempting(victims: list[v1.Pod], make_room: Callable[[], object]) -> PodAd
 
 
 def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for(world: _World) -> None:
-    """The worker of the victim, which has to terminate it, and the sync loop can admit pods meanwhile."""
+    """While a critical pod waits for its victim, the victim's worker and the sync loop can still admit pods."""
     kubelet, handler = world.kubelet.kubelet, world.handler
     world.add("victim")
     admitted_meanwhile: list[str] = []

@@ -94,7 +94,7 @@ MAX_CRASH_LOOP_BACK_OFF = 300.0
 # These values apply with the feature gate ReduceDefaultCrashLoopBackOffDecay.
 REDUCED_INITIAL_CRASH_LOOP_BACK_OFF = 1.0
 REDUCED_MAX_CRASH_LOOP_BACK_OFF = 60.0
-# After a container has run for this time, the backoff of its restarts starts anew.
+# After a container has run for this time, the backoff of its restarts starts again.
 CRASH_LOOP_BACK_OFF_EXPIRY = 600.0
 MAX_IMAGE_BACK_OFF = 300.0
 
@@ -296,7 +296,7 @@ class PartsBuilder:
 
         Go: NewMainKubelet
         """
-        # The object store holds the objects other than pods in the manifest folder of a node without an API server.
+        # The object store holds the objects other than pods in the manifest directory of a node without an API server.
         object_store = standalone.ObjectStore() if self.client is None else None
         api_objects = self.watch_api_objects()
         pod_config = self.new_pod_config(api_objects, object_store)
@@ -976,7 +976,7 @@ def new_change_detection(
 def new_standalone_objects(
     objects: standalone.ObjectStore, pod_manager: kubepod.Manager, retry_pod: Callable[[v1.Pod], None]
 ) -> ObjectManagers:
-    """Read secrets and config maps from the manifest folder; sync the pods that use one when it changes."""
+    """Read secrets and config maps from the manifest directory; sync the pods that use one when it changes."""
 
     def sync_pods(changed: set[standalone.Changed]) -> None:
         for pod in pod_manager.get_pods():
@@ -1043,7 +1043,7 @@ def make_pod_source_config(
 ) -> config.PodConfig:
     """Start the sources that the configuration lists, and the API server's if there is a client.
 
-    Without a client the other objects of the manifest folder go to `object_store`.
+    Without a client the other objects of the manifest directory go to `object_store`.
     """
     pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
     if kube_cfg.static_pod_path:

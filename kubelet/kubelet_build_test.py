@@ -66,7 +66,7 @@ def test_new_crash_loop_back_off(
 
 
 def test_pause_between_restarts_is_kept_though_a_container_starts_slowly() -> None:
-    """The longest pause does not determine when the backoff starts anew."""
+    """The longest pause does not determine when the backoff starts again."""
     back_off = kubeletconfig.CrashLoopBackOffConfig(max_container_restart_period=4.0)
     clock = testing.FakeClock()
     pauses = crash_loop_back_off(kubeletconfig.KubeletConfiguration(crash_loop_back_off=back_off), clock)

@@ -34,7 +34,7 @@ CSI_PLUGIN_NAME = "kubernetes.io/csi"
 # Pods use the subordinate IDs of this user, which this program prints.
 _KUBELET_USER = "kubelet"
 _GETSUBIDS = "getsubids"
-# A server that stores the subordinate IDs may take this long to answer, in seconds.
+# A server that stores the subordinate IDs may take this long to respond, in seconds.
 GETSUBIDS_TIMEOUT = 30.0
 
 
@@ -106,7 +106,7 @@ class KubeletDirectories:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME)
 
     def get_debug_socket(self) -> str:
-        """Return the path of the socket on which the kubelet answers only root. Go has no counterpart."""
+        """Return the path of the socket on which the kubelet serves only root. Go has no counterpart."""
         return os.path.join(self.get_root_dir(), kubeletconfig.DEBUG_SOCKET_NAME)
 
 
@@ -279,7 +279,7 @@ def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
     node's own, which are the first `ids_per_pod` ones.
 
     Raise ValueError or OSError if the user exists and its IDs are unknown, for example because a server stores them and
-    does not answer.
+    does not respond.
 
     Go: kubelet_pods.go, getKubeletMappings
     """

@@ -91,7 +91,8 @@ class KubeletLogs(KubeletGetters):
             if faults := utilerrors.new_aggregate(query.validate()):
                 raise http.HTTPError(406, str(faults))
             if query.services:
-                # Do not let the client pause: journalctl would have to wait for as long as the client reads nothing.
+                # Do not call let_client_pause here: journalctl would have to wait for as long as the client reads
+                # nothing.
                 journal.serve_journal(w, r, query)
                 return
             # Clients on Windows may separate path elements with backslashes.

@@ -97,7 +97,7 @@ def test_container_that_is_not_there() -> None:
 
 
 class _Runtime:
-    """Write the UID of the pod and the ID of the container."""
+    """Write the UID of the pod and the ID of the container instead of a log."""
 
     def get_container_logs(
         self, ctx: golang.Context, pod: v1.Pod, container_id: kubecontainer.ContainerID, *rest: Any

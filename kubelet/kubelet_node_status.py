@@ -58,7 +58,7 @@ FAST_STATUS_UPDATE_PERIOD = 0.1
 # After the API server has been reached, storage may take this long to start.
 STORAGE_START_PERIOD = 5.0
 
-# These labels follow the machine even after the node has been registered.
+# The kubelet keeps these labels equal to the machine's properties even after the node has been registered.
 _DEFAULT_LABELS = (
     v1.LABEL_HOSTNAME,
     v1.LABEL_TOPOLOGY_ZONE,
@@ -176,10 +176,10 @@ class KubeletNodeStatus(KubeletNetwork):
         return self._standalone_node(ctx)
 
     def _standalone_node(self, ctx: golang.Context) -> v1.Node:
-        """Return the node of standalone mode, which is created once and then updated now and then.
+        """Return the node of standalone mode, which is created once and updated occasionally.
 
         DIVERGES (fault of Go): the kubelet updates the node every nodeStatusUpdateFrequency, or when the runtime
-        supports something else than before.
+        supports other features than before.
         Go: pkg/kubelet/kubelet_getters.go, (*Kubelet).GetNode: the Go kubelet creates a new node on each call.
         Why: all conditions of a new node count as changes, and the log shows them again for each pod.
         Test: kubelet_node_status_test.py:test_node_of_standalone_mode_is_brought_up_to_date_by_one_thread

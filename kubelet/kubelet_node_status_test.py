@@ -971,7 +971,7 @@ def test_get_cached_node_does_not_wait_for_a_frozen_server(
     frozen = resttesting.serve_raw(lambda connection, _: connection.recv(1 << 20) and connection.recv(1))
     with frozen as url:
         node_kubelet.kubelet.kube_client = kubernetes.new_for_config(rest.Config(host=url))
-        with pytest.raises(TimeoutError, match='get node "labnode": no answer within'):
+        with pytest.raises(TimeoutError, match='get node "labnode": no response within'):
             node_kubelet.kubelet.get_cached_node(CTX, False)
 
 

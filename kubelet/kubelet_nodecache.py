@@ -13,7 +13,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 
-# The API server has this many seconds to answer. Go sets no limit.
+# The API server has this many seconds to respond. Go sets no limit.
 SYNC_GET_TIMEOUT = 10.0
 
 
@@ -59,14 +59,14 @@ class KubeletNodeCache(KubeletNodeStatus):
             node = self.kube_client.core_v1.nodes().get(limited, self.node_name)
         except golang.DeadlineExceeded as err:
             ctx.raise_if_done()
-            raise TimeoutError(f'get node "{self.node_name}": no answer within {SYNC_GET_TIMEOUT:g}s') from err
+            raise TimeoutError(f'get node "{self.node_name}": no response within {SYNC_GET_TIMEOUT:g}s') from err
         finally:
             cancel()
         self._take_over(node)
         return node
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
-        """Report the status, and keep the node from the API server's answer.
+        """Report the status, and keep the node from the API server's response.
 
         DIVERGES (fault of Go): admission at once uses the status that the kubelet has just reported.
         Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).patchNodeStatus: admission uses it once the informer has seen
@@ -80,10 +80,10 @@ class KubeletNodeCache(KubeletNodeStatus):
         return updated
 
     def _take_over(self, node: v1.Node) -> None:
-        """Keep the API server's answer, whatever its resource version is.
+        """Keep the node in the API server's response, whatever its resource version is.
 
         Versions go backwards when the API server's storage is restored from a backup. If the informer is ahead of the
-        answer, the next get_cached_node notices that.
+        response, the next get_cached_node notices that.
         """
         with self.cached_node_mux:
             self.cached_node = node

@@ -105,7 +105,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     userns_manager: userns.UsernsManager
     crash_loop_back_off: flowcontrol.Backoff
     # These managers provide the secrets and config maps to which pods refer. In standalone mode they read the manifest
-    # folder. Pod workers register the pods that run.
+    # directory. Pod workers register the pods that run.
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
     pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)
@@ -415,7 +415,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def find_pods_on_node(self, ctx: golang.Context) -> PodsOnNode:
         """List the pods in the runtime and in the cgroups for handle_pod_cleanups. Any thread may call this.
 
-        The runtime itself answers, not its cache, in which killed pods may still be. Raise the error that prevents the
+        The runtime's cache is not used, because killed pods may still be in it. Raise the error that prevents the
         listing of the cgroups or of the runtime's pods.
         """
         start = self.clock.monotonic()
@@ -488,7 +488,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
 
         DIVERGES (safer): a separate thread sends the deletions to the API server.
         Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: the sync loop sends them, and waits.
-        Why: no pod would start while the API server does not answer.
+        Why: no pod would start while the API server does not respond.
         Test: pod/pod_manager_test.py:test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once
 
         DIVERGES (fault of Go): the kubelet deletes only the mirror pod with the known UID.

@@ -505,7 +505,7 @@ def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> No
         ("Succeeded", True, False, False, [("KILL", "p")]),
         ("Failed", False, False, False, []),
         ("Failed", True, False, True, []),
-        # The pod in the runtime is terminated, as one without a worker.
+        # The pod in the runtime is terminated like a pod without a worker.
         ("Failed", True, True, False, [("KILL", "uid-p")]),
         ("Running", True, False, False, [("CREATE", "p")]),
     ],

@@ -284,7 +284,7 @@ def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
         # DIVERGES (fault of Go): entries end at the client's untilTime.
         # Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: they end at sinceTime. Without a sinceTime the
         # function panics.
-        # Why: the client gets no entries, or no answer.
+        # Why: the client gets no entries, or no response.
         # Test: kubelet_server_journal_test.py:test_get_logging_cmd
         command.append(f"--until={_journal_time(query.until_time)}")
     if query.tail_lines is not None:

@@ -100,7 +100,7 @@ def test_nothing_across_a_mount_is_removed(test_kubelet: TestKubelet, where: str
 
 @pytest.mark.parametrize("state", ["configured", "ending"])
 def test_directory_of_a_pod_that_came_back_stays(test_kubelet: TestKubelet, state: str) -> None:
-    """Housekeeping saw nothing of the pod, but the pod is back when a thread takes its directory."""
+    """Housekeeping saw nothing of the pod, but the pod is back when a thread begins to remove its directory."""
     pod_dir(test_kubelet, "containers/c").mkdir(parents=True)
     if state == "configured":
         test_kubelet.kubelet.pod_manager.add_pod(new_pod("p", uid=UID))

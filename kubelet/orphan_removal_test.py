@@ -23,7 +23,7 @@ from pkg.util import removeall
 
 
 class Disk:
-    """Stand for the pods' directories. Those of `held` are removed only after `release` is called."""
+    """Represent the pods' directories. Those of `held` are removed only after `release` is called."""
 
     def __init__(self, *held: str) -> None:
         self._held = set(held)

@@ -25,8 +25,8 @@ MAX_MESSAGE_LENGTH = 64 << 10
 class ReasonItem(NamedTuple):
     """Describe why the last attempt to start a container failed.
 
-    This does not keep the exception, which refers to everything that the calls on its way used, such as the pod and its
-    secrets, and would keep it alive long after the pod.
+    The object does not keep the exception, which refers to everything that the calls on its way used, such as the pod
+    and its secrets, and would keep it alive long after the pod.
     """
 
     reason: str

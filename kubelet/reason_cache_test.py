@@ -18,7 +18,7 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class _Secret:
-    """Stand for an object that a call uses."""
+    """Represent an object that a call uses."""
 
 
 def _sync_result(

@@ -28,11 +28,11 @@ class RuntimeState:
     """Hold the latest state of the runtime. Thread-safe."""
 
     def __init__(self, runtime_sync_threshold: float, clock: clocklib.Clock | None = None) -> None:
-        """Create the state. The runtime counts as down after `runtime_sync_threshold` seconds without an answer."""
+        """Create the state. The runtime counts as down after `runtime_sync_threshold` seconds without a response."""
         self._clock = clock or clocklib.RealClock()
         self._base_runtime_sync_threshold = runtime_sync_threshold
         self._lock = threading.Lock()  # The lock guards the fields below.
-        # The runtime last answered at this time of the monotonic clock; None until then.
+        # The runtime last responded at this time of the monotonic clock; None until then.
         self._last_base_runtime_sync: float | None = None
         self._network_error: Exception | None = NetworkUnknownError()
         self._runtime_error: Exception | None = None
@@ -47,7 +47,7 @@ class RuntimeState:
             self._health_checks.append(_HealthCheck(name, fn))
 
     def set_runtime_sync(self, t: float) -> None:
-        """Record that the runtime has answered at the monotonic time t."""
+        """Record that the runtime responded at the monotonic time t."""
         with self._lock:
             self._last_base_runtime_sync = t
 

@@ -127,10 +127,8 @@ class Manager:
     def _make_room(self) -> None:
         """Preempt the pods that are in the way of the first resize.
 
-        This needs their grace periods, so the thread does not hold the lock meanwhile.
-
-        Meanwhile the other resizes may be withdrawn or get room, so the next retry computes again which pods are in
-        their way.
+        The thread waits for the grace periods of these pods without holding the lock. Other resizes may be withdrawn or
+        become possible in that time, so the next retry computes again which pods are in their way.
         """
         with self._allocation_lock:
             if not self._rooms_to_make:

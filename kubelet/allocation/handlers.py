@@ -94,7 +94,7 @@ class PodResizesAdmitHandler:
         for container, kind in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS):
             if not is_resizable_container(container, kind):
                 continue
-            # Requests equal limits in such a pod.
+            # A guaranteed container's requests equal its limits.
             wanted = container.resources.requests.get(resource_name, _ZERO)
             allocated = self._allocation_manager.get_container_resource_allocation(pod.metadata.uid, container.name)
             given = allocated.requests.get(resource_name, _ZERO) if allocated is not None else _ZERO

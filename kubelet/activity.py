@@ -46,7 +46,7 @@ class Activity(enum.Enum):
 
 
 class Position:
-    """Hold what one worker is doing. Only its own thread writes this; any thread may read it."""
+    """Hold what one worker is doing. Only the worker's own thread writes the fields; any thread may read them."""
 
     __slots__ = ("activity", "failed_at")
 

@@ -31,7 +31,7 @@ class PodNotAdmittedError(PodStepError):
 
 
 class PodCgroupError(PodStepError):
-    """Signal that the pod's cgroup cannot be created, or not yet."""
+    """Signal that the pod's cgroup cannot be created, at least not now."""
 
 
 class StillRunningError(PodStepError):

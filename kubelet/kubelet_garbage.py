@@ -70,7 +70,7 @@ class KubeletGarbage:
         try:
             collection.run()
         except Exception as err:
-            # Garbage that stays is collected in the next run; nothing depends on this one.
+            # Garbage that stays is collected in the next run; nothing depends on the current run.
             klog.error_s(err, f"{collection.what} garbage collection failed")
             if first_failure_event or collection.failed:
                 self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, event, str(err))

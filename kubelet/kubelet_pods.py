@@ -429,8 +429,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
         """Clean up after pods: reconcile workers, statuses, probes, directories and cgroups with the desired pods.
 
-        This runs on the sync loop's thread every two seconds, and must not wait for anything. A failure is logged, and
-        the next housekeeping tries again.
+        The method runs on the sync loop's thread every two seconds, and must not wait for anything. A failure is
+        logged, and the next housekeeping tries again.
         """
         all_pods, mirror_pods, orphaned_mirror_pod_fullnames = self.pod_manager.get_pods_and_mirror_pods()
 
@@ -508,7 +508,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     ) -> bool:
         """Start desired pods that have no worker.
 
-        This happens, for example, to a static pod that was removed and added again with the same UID. Only active pods
+        A static pod, for example, has no worker if it was removed and added again with the same UID. Only active pods
         count, because the pod manager also contains pods that will never run, such as rejected ones.
 
         Return whether the workers have received all of these pods.

@@ -25,7 +25,7 @@ _COUNTED = 1000
 class Kind(enum.StrEnum):
     """List what prevents the removal of a directory."""
 
-    # Something is mounted in the directory. The mount may be the only way to data, or be in use.
+    # Something is mounted in the directory. The mount may be in use, or may be the only access to data.
     MOUNTED = "mounted"
     # Volumes of the pod hold files, which may be all that is left of its data.
     DATA = "data"

@@ -2,7 +2,7 @@
 
 Go: pkg/kubelet/pod_workers.go
 
-The life of a pod in the eyes of its worker, and the answers to queries meanwhile:
+The life of a pod in the eyes of its worker, and the results of queries meanwhile:
 
                                             A      B        C        D        E        F        G
     could_have_running_containers           ├─────────────────────────────────┤
@@ -29,7 +29,7 @@ The life of a pod in the eyes of its worker, and the answers to queries meanwhil
     *  Also true before A, once all sources and the runtime have been read: a pod that is unknown by then may be
        removed. The content of a pod that was neither deleted nor evicted may be removed only from G on.
 
-A pod never goes back. After G a pod with the same UID may start from the beginning.
+A pod never returns to an earlier state. After G a pod with the same UID may start from the beginning.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ _MIN_KILL_TIMEOUT = 10.0
 class KillPodOptions:
     """Describe how the pod worker kills a pod."""
 
-    # The worker closes this channel once no container of the pod runs, or if there is nothing to kill. This can take
-    # any time, but the channel is closed by the time could_have_running_containers returns False.
+    # The worker closes this channel once no container of the pod runs, or if there is nothing to kill. The kill can
+    # take arbitrarily long, but the channel is closed by the time could_have_running_containers returns False.
     completed_ch: golang.Channel[None] | None = None
     # `evict` is true if the node is short of a resource: the pod's content is then removed earlier.
     evict: bool = False
@@ -559,7 +559,7 @@ class PodWorkers:
     def is_pod_known_terminated(self, uid: types.UID) -> bool:
         """Report whether the pod is known and has no running container left.
 
-        This is false again once the pod has been forgotten. Use it only to exclude pods from the desired ones, as
+        The result is False again once the pod has been forgotten. Use it only to exclude pods from the desired ones, as
         admission does.
         """
         with self.pod_lock:
@@ -615,8 +615,8 @@ class PodWorkers:
     def should_pod_content_be_removed(self, uid: types.UID) -> bool:
         """Report whether all content of the pod can be removed: it was evicted or deleted, and has terminated.
 
-        After an eviction the content goes even if the pod is not deleted, because the node needs the resources. Garbage
-        collection may remove some content even while this is false.
+        After an eviction the content is removed even if the pod is not deleted, because the node needs the resources.
+        Garbage collection may remove some content even while this is false.
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
@@ -644,8 +644,8 @@ class PodWorkers:
     def update_pod(self, ctx: golang.Context, options: UpdatePodOptions) -> None:
         """Notify the pod's worker of a change; start a worker if the pod has none.
 
-        The pod terminates if it is marked for deletion, has a terminal phase, or is killed. This is final: further
-        updates can only shorten its grace period. ctx is the kubelet's context, with which the worker ends too.
+        The pod terminates if it is marked for deletion, has a terminal phase, or is killed. A termination is final:
+        further updates can only shorten its grace period. ctx is the kubelet's context, with which the worker ends too.
         """
         options = replace(options)
         target = _update_target(options)
@@ -1205,8 +1205,8 @@ class PodWorkers:
     def _complete_sync(self, pod_uid: types.UID) -> None:
         """Begin the termination of a pod that sync_pod reported as terminal, to stop what still runs.
 
-        This is the natural end of a pod whose restart policy is not Always. update_pod handles deletion, eviction and a
-        terminal phase from the API server.
+        Such a termination is the natural end of a pod whose restart policy is not Always. update_pod handles deletion,
+        eviction and a terminal phase from the API server.
         """
         with self.pod_lock:
             klog.v(4).info_s("Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid)
@@ -1318,11 +1318,11 @@ class PodWorkers:
     def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[types.UID, PodWorkerSync]:
         """Compare the workers with the pods that should exist, and return what each worker is doing.
 
-        This drives the termination of pods that no source contains any more, because no update will come for them.
-        Finished workers of such pods are forgotten and left out of the result, which bounds the memory for deleted
-        pods. So are finished workers of pods that were created again with the same UID, which is common for static pods
-        with a fixed UID; the caller then adds the new pod. Callers must not call update_pod for new pods between the
-        collection of `desired_pods` and this call.
+        The method drives the termination of pods that no source contains any more, because no update will come for
+        them. Finished workers of such pods are forgotten and left out of the result, which bounds the memory for
+        deleted pods. So are finished workers of pods that were created again with the same UID, which is common for
+        static pods with a fixed UID; the caller then adds the new pod. Callers must not call update_pod for new pods
+        between the collection of `desired_pods` and this call.
         """
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}

@@ -26,7 +26,7 @@ class ReasonItem(NamedTuple):
     """Describe why the last attempt to start a container failed.
 
     The object does not keep the exception, which refers to everything that the calls on its way used, such as the pod
-    and its secrets, and would keep it alive long after the pod.
+    and its secrets, and would keep all of that alive long after the pod.
     """
 
     reason: str

@@ -111,7 +111,7 @@ class PodConfig:
         return self._mux.sources()
 
     def sync(self) -> None:
-        """Send the full state to the updates channel. This blocks while the channel is full."""
+        """Send the full state to the updates channel. The call blocks while the channel is full."""
         self._pods.sync()
 
 
@@ -186,7 +186,7 @@ class PodStorage:
     def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> bool:
         """Merge one update of a source and send the changes; report whether all its pods could be merged.
 
-        This blocks while the updates channel is full. Raise ctx.err() if ctx ends meanwhile.
+        The call blocks while the updates channel is full. Raise ctx.err() if ctx ends meanwhile.
         """
         with self._update_lock:
             before = self._sources.get(source, _SourcePods())

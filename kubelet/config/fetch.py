@@ -92,8 +92,8 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
         net.split(location)  # This call raises ValueError for an invalid location before `join` uses it.
         target = _parse(net.join(target.geturl(), location))
         if not _is_of(first, target):
-            # This also applies to all later redirects, even to one that leads back to the first host, because the other
-            # host chooses their targets.
+            # The headers stay removed for all later redirects, even for one that leads back to the first host, because
+            # the other host chooses their targets.
             headers = {name: value for name, value in headers.items() if name.lower() not in _SENSITIVE}
     raise ValueError(f"stopped after {MAX_REDIRECTS} redirects")
 
@@ -126,7 +126,7 @@ def _get_once(
     # The credentials of the URL are already among the headers.
     bare = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     with _Session() as session:
-        session.trust_env = False  # This keeps requests from reading .netrc.
+        session.trust_env = False  # This setting keeps requests from reading .netrc.
         session.headers.clear()
         session.headers.update({"User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"})
         session.mount(f"{url.scheme}://", adapter)
@@ -268,7 +268,7 @@ class _Adapter(adapters.HTTPAdapter):
     def hang_up_when_done(self) -> None:
         """Wait until the context is done, then shut down all current and future connections.
 
-        This runs on a thread of its own.
+        The method runs on a separate thread.
         """
         self._ctx.done().recv()
         with self._lock:

@@ -288,7 +288,7 @@ class SourceFile:
         DIVERGES (safer): the pods of a manifest file that cannot be read keep running.
         Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: the Go kubelet ignores the file, and stops its
         pods.
-        Why: too many open files, or a disk error, tell nothing about the contents of the file.
+        Why: too many open files, or a disk error, say nothing about the contents of the file.
         Test: file_test.py:test_pods_of_a_file_that_cannot_be_read_for_a_while_stay
         """
         klog.error_s(err, message, path=path)
@@ -485,7 +485,7 @@ class SourceFile:
             watching.join()
 
     def produce_watch_event(self, ctx: golang.Context, directory: str, event: inotify_c.InotifyEvent) -> None:
-        """Turn one inotify event into a WatchEvent, or drop it. This runs on the thread of the watch."""
+        """Turn one inotify event into a WatchEvent, or drop it. The method runs on the thread of the watch."""
         name = os.fsdecode(event.name)
         path = str(Path(directory, name))
         if directory != self._path and path != self._path:

@@ -459,7 +459,7 @@ def test_chunk_whose_size_is_none(size: bytes) -> None:
 
 @pytest.mark.parametrize("head", [b"200", b"200 OK\r\n", b"200 OK\r\nContent-Le"])
 def test_head_that_breaks_off_makes_no_pod_go(head: bytes) -> None:
-    """A truncated head, which lacks the length of the body, does not count as an empty answer."""
+    """A truncated head, which lacks the length of the body, does not count as an empty response."""
     with answering(lambda connection: connection.sendall(b"HTTP/1.1 " + head)) as url:
         source = Source(url)
         with pytest.raises(http.SourceURLError, match="IncompleteRead"):

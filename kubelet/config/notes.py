@@ -47,7 +47,7 @@ class ManifestNotes:
                 self.replace(origin, ())
 
     def replace_unknown_fields(self, fields: Mapping[types.UID, Sequence[str]]) -> None:
-        """Replace the unknown fields of all manifests, by the UID of the pod.
+        """Replace the unknown fields of all manifests; the keys are the UIDs of the pods.
 
         The caller must not change the map afterwards.
         """

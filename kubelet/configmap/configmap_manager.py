@@ -41,11 +41,11 @@ class Manager(Protocol):
         ...
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Prepare the pod's ConfigMaps. This never waits for the API server, and may be called again."""
+        """Prepare the pod's ConfigMaps. The method never waits for the API server, and may be called again."""
         ...
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Forget the ConfigMaps to which no other registered pod refers. This never waits for the API server."""
+        """Forget the ConfigMaps to which no other registered pod refers. Never wait for the API server."""
         ...
 
 

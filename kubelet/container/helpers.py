@@ -159,7 +159,7 @@ def should_all_containers_restart(
 ) -> bool:
     """Report whether the whole pod must restart in place.
 
-    This is the case if the restart is in progress, or if the exit of a container has triggered it.
+    The pod must restart if the restart is in progress, or if the exit of a container has triggered it.
     """
     _, condition = podutil.get_pod_condition(api_pod_status, v1.ALL_CONTAINERS_RESTARTING)
     if condition is not None and condition.status == v1.CONDITION_TRUE:
@@ -407,7 +407,7 @@ def has_any_regular_container_started(spec: v1.PodSpec, statuses: Iterable[v1.Co
 def has_any_active_regular_container_started(spec: v1.PodSpec, pod_status: PodStatus | None) -> bool:
     """Report whether a regular container started in the current sandbox.
 
-    This proves that all init containers have finished.
+    A start proves that all init containers have finished.
     """
     if pod_status is None:
         return False

@@ -72,7 +72,7 @@ class FakeRuntime:
     err: Exception | None = None
     inspect_err: Exception | None = None
     status_err: Exception | None = None
-    # While this is True, pull_image waits for unblock_image_pulls or send_image_pull_error.
+    # While `block_image_pulls` is True, pull_image waits for unblock_image_pulls or send_image_pull_error.
     block_image_pulls: bool = False
     swap_behavior: dict[str, kubetypes.SwapBehavior] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -809,7 +809,7 @@ def test_the_loop_looks_waits_for_victims_and_ends() -> None:
     finished = False
 
     def pod_is_finished(pod: v1.Pod) -> bool:
-        answer = finished  # The answer is read before the test learns of the question.
+        answer = finished  # The function reads `finished` before it notifies the test.
         asked.send(pod.metadata.name)
         return answer
 

@@ -107,7 +107,7 @@ class RuntimeManagerOptions:
     memory_reservation_policy: str
     pod_pulling_time_recorder: kubeimages.ImagePodPullingTimeRecorder
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None = None
-    # This function reports whether the kernel can limit swap. It checks this at its first call.
+    # This function reports whether the kernel can limit swap. The check happens at the first call.
     get_swap_controller_available: Callable[[], bool] = field(
         default_factory=lambda: cache(check_swap_controller_availability)
     )

@@ -227,7 +227,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         """Record an event about a container.
 
         Container IDs in the message are replaced by names, because the IDs would keep similar events from being counted
-        together. If the event cannot be recorded, the method logs this, so that the caller can go on with the
+        together. If the event cannot be recorded, the method logs this, so that the caller can continue with the
         container.
         """
         if container_id:

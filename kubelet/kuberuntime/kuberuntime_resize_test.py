@@ -453,7 +453,7 @@ def test_do_pod_resize_action(
     assert result.error is None
     growing = [line for line in log if line.startswith("pod ")]
     if current.cpu_limit == 0 and desired.cpu_limit and others_limited:
-        # This is a new limit. The value -1 of the missing limit counts as less than any limit.
+        # The limit is new. The value -1 of the missing limit counts as less than any limit.
         assert sorted(log) == sorted(order)
     else:
         assert log == order

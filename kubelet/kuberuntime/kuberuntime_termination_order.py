@@ -48,8 +48,8 @@ class TerminationOrdering:
         Return the seconds waited.
 
         DIVERGES (fault of Go): the wait ends when the kill is cancelled.
-        Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go, (*terminationOrdering).waitForTurn: the wait goes
-        on.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go, (*terminationOrdering).waitForTurn: the wait
+        continues.
         Why: a kill is cancelled when its pod gets a shorter grace period, and the kubelet would first wait for the old
         one.
         Test: kuberuntime_termination_order_test.py:test_wait_ends_when_the_kill_is_cancelled

@@ -676,7 +676,7 @@ def _with_tag(image: str) -> str:
 
 
 def _window(tape: Iterable[history.Taken], now: float) -> float:
-    """Return how many seconds the tape covers without gaps, between one second and the window of rates."""
+    """Return how many seconds the tape covers without gaps: at least 1, and at most _RATE_WINDOW."""
     first = next(iter(tape), None)
     return _RATE_WINDOW if first is None else min(_RATE_WINDOW, max(1.0, now - first.at))
 

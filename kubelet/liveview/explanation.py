@@ -141,14 +141,14 @@ class PodFacts:
     calls: Sequence[Call] = ()
     probes: Sequence[ProbeFacts] = ()
     unmounted: Sequence[str] = ()
-    # This field holds the reason and the message of the last failed start of each container, by its name.
+    # This field holds the reason and the message of each container's last failed start; the keys are container names.
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # These fields hold, by container name, the object whose absence prevented a start, and the reason for the last
-    # kill.
+    # These fields hold the object whose absence prevented a start, and the reason for the last kill; the keys are
+    # container names.
     missing: dict[str, metav1.StatusDetails] = field(default_factory=dict)
     killed_for: dict[str, str] = field(default_factory=dict)
-    # These fields hold the time when a container will be started again, by its name, and when an image will be pulled
-    # again, by the image's name.
+    # These fields hold the times when a container will be started again and when an image will be pulled again; the
+    # keys are the names of the containers and of the images.
     restart_at: dict[str, datetime] = field(default_factory=dict)
     pull_at: dict[str, datetime] = field(default_factory=dict)
     # These fields of the pod's manifest do not exist in the API.

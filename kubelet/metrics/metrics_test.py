@@ -69,7 +69,7 @@ def sources() -> dict[Path, str]:
 
 @cache
 def ours() -> dict[str, Row]:
-    """Return the metrics that are created as such. Collectors create others at a scrape, see `collected`."""
+    """Return the metrics that modules create as objects; collectors create others at a scrape (see `collected`)."""
     for file in sources():
         importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     rows = {}

@@ -50,7 +50,7 @@ class NodeShuttingDownError(RuntimeError):
 
 
 class LockRefusedError(RuntimeError):
-    """Signal that logind gives no lock because a shutdown is already in progress."""
+    """Signal that logind grants no lock because a shutdown is already in progress."""
 
     def __init__(self) -> None:
         super().__init__("a shutdown is in progress and can no longer be delayed")
@@ -62,7 +62,7 @@ class DBusInhibiter(Protocol):
     def current_inhibit_delay(self) -> float: ...
 
     def inhibit_shutdown(self) -> int | None:
-        """Return a lock, or None while a shutdown is in progress, because logind then gives none."""
+        """Return a lock, or None while a shutdown is in progress, because logind then grants none."""
         ...
 
     def release_inhibit_lock(self, lock: int, /) -> None: ...
@@ -473,7 +473,7 @@ class ManagerImpl:
         try:
             self._sync_node_status(ctx)
         except golang.ContextError:
-            pass  # The kubelet ends before its node.
+            pass  # The kubelet itself is stopping.
         except Exception as err:
             # The next sync of the node's status tries again, and pods must terminate in time anyway.
             klog.error_s(err, "Failed to report that the node is shutting down")

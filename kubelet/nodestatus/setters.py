@@ -117,7 +117,7 @@ def _find_address(
     hostname: str,
     resolve_address_func: Callable[[IPAddress | None], IPAddress],
 ) -> IPAddress:
-    """Return a usable address. Raise ValueError if the machine has none. This may query the name service."""
+    """Return a usable address. Raise ValueError if the machine has none. The function may query the name service."""
     try:
         return ip_address(hostname)
     except ValueError:

@@ -8,10 +8,10 @@ as in the previous list, the relist skips the pod. On an idle node this is true 
 two dicts per pod. If a pod has changed, the PLEG inspects the pod, stores its status in the cache and sends its events.
 
 A separate thread inspects the pods one after another. If an inspection takes longer than `inspect_limit`, the relist
-leaves the thread to this pod and goes on. The cache then holds the pod back, so that only the pod's own worker waits,
+leaves the thread to this pod and continues. The cache then holds the pod back, so that only the pod's own worker waits,
 and the first relist after the result arrives uses that result.
 
-DIVERGES (safer): a relist goes on without a pod whose inspection takes longer than two seconds.
+DIVERGES (safer): a relist continues without a pod whose inspection takes longer than two seconds.
 Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: a relist waits for every pod that has changed.
 Why: one sandbox that hangs would make all other pods wait, and the node would become NotReady.
 Test: generic_test.py:test_hanging_pod_stalls_only_itself

@@ -383,8 +383,8 @@ class Scheduler:
         cancel = None
         try:
             ctx, cancel = golang.with_cancel(self._ctx)
-            # This needs no lock. `stop` sets `stopped` before it reads `cancel`, so at least one of the two threads
-            # sees what the other one has set.
+            # This assignment needs no lock. `stop` sets `stopped` before it reads `cancel`, so at least one of the two
+            # threads sees what the other one has set.
             task.cancel = cancel
             if task.stopped:
                 return False

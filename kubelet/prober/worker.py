@@ -235,8 +235,8 @@ class Worker:
         if running is not None and running.started_at is not None:
             # time of day: the runtime reports the container's start as a time of day.
             age = self._manager.clock.since(running.started_at)
-            # DIVERGES (fault of Go): a container whose start time lies in the future, as after somebody has set back
-            # the clock, is probed.
+            # DIVERGES (fault of Go): a container whose start time lies in the future, for example because somebody has
+            # set back the clock, is probed.
             # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: the container is not probed before its start time.
             # Why: while the start time lies in the future, a container that hangs would not be restarted.
             # Test: worker_test.py:test_initial_delay_when_the_clock_is_set_back

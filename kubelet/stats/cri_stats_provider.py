@@ -122,13 +122,13 @@ class CRIStatsProvider:
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         """Return the statistics, and compute the CPU rates over the time since the previous call.
 
-        This is meant for a single caller that calls it every few seconds. With several callers the intervals would
-        vary, and the rates would be inconsistent. A runtime may not provide rates itself.
+        The method is meant for a single caller that calls it every few seconds. With several callers the intervals
+        would vary, and the rates would be inconsistent. A runtime may not provide rates itself.
         """
         return self._list_pod_stats(ctx, update_cpu_nano_core_usage=True)
 
     def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """Return only what the layers, logs and volumes of pods use. This reads no cgroups."""
+        """Return only what the layers, logs and volumes of pods use. The method reads no cgroups."""
         pods: dict[str, statsapi.PodStats] = {}
         collection = _Collection(self._cadvisor.root_fs_info(), update_cpu_nano_core_usage=False)
         known = self._get_pod_and_container_maps(ctx)

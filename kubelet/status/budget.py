@@ -83,7 +83,7 @@ def _length(text: str) -> int:
 
 
 def _common_length(lengths: Iterable[int], room: int) -> int:
-    """Return the greatest length to which all texts can be cut so that together they fit into the room."""
+    """Return the greatest length to which all texts can be cut so that together they fit into `room` bytes."""
     ascending = sorted(lengths)
     for i, length in enumerate(ascending):
         share = room // (len(ascending) - i)

@@ -975,8 +975,8 @@ def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, 
 def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
     """Convert the status to the form in which the API server would return it, partly in place, and return it.
 
-    This cuts times to seconds, sorts the container statuses, and replaces what is not valid text. The containers'
-    termination messages share one limit on their length, and all reasons and messages share another.
+    The function cuts times to seconds, sorts the container statuses, and replaces what is not valid text. The
+    containers' termination messages share one limit on their length, and all reasons and messages share another.
     """
     status = codec.as_sent(status)
     spec = pod.spec

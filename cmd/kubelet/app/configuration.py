@@ -1,6 +1,7 @@
 """Load the effective configuration from the command line, and record the source of each value.
 
-From the lowest precedence to the highest: defaults, the --config file, the --config-dir drop-ins, flags.
+The order of precedence, from the lowest to the highest, is: defaults, the --config file, the --config-dir drop-ins,
+flags.
 
 Go: cmd/kubelet/app/server.go (NewKubeletCommand, mergeKubeletConfigurations, loadConfigFile,
 kubeletConfigFlagPrecedence); the Go kubelet does not record the sources

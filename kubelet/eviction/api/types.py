@@ -14,18 +14,18 @@ from pkg.apimachinery.api import resource
 class Signal(enum.StrEnum):
     """Name what is measured: the part of a resource that is left."""
 
-    # This is the node's memory minus its working set.
+    # The signal is the node's memory minus its working set.
     MEMORY_AVAILABLE = "memory.available"
-    # This is the file system of the kubelet's root directory, with volumes and logs.
+    # The signal is the free space on the file system of the kubelet's root directory, with volumes and logs.
     NODE_FS_AVAILABLE = "nodefs.available"
     NODE_FS_INODES_FREE = "nodefs.inodesFree"
-    # This is the file system of the runtime's images.
+    # The signal is the free space on the file system of the runtime's images.
     IMAGE_FS_AVAILABLE = "imagefs.available"
     IMAGE_FS_INODES_FREE = "imagefs.inodesFree"
-    # This is the file system of the containers' writable layers, which is one of the two above.
+    # The signal is the free space on the file system of the containers' writable layers, which is one of the two above.
     CONTAINER_FS_AVAILABLE = "containerfs.available"
     CONTAINER_FS_INODES_FREE = "containerfs.inodesFree"
-    # This is the memory that all pods together may use, minus their working set.
+    # The signal is the memory that all pods together may use, minus their working set.
     ALLOCATABLE_MEMORY_AVAILABLE = "allocatableMemory.available"
     PID_AVAILABLE = "pid.available"
 

@@ -193,7 +193,7 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
         while True:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise TimeoutError  # This also happens when other connections send without a pause.
+                raise TimeoutError  # The time also runs out when other connections send without a pause.
             self.sock.settimeout(left)
             data, ancillary, _flags, _ = self.sock.recvmsg(self._reader.bytes_desired(), fds.fds_buf_size())
             if not data:
@@ -241,7 +241,9 @@ def _connect() -> _Connection:
 
 
 def _subscribe(signals: _Connection) -> jeepney.MatchRule:
-    """Subscribe to logind's shutdown signals and to its end. Return a rule for signals of the current logind."""
+    """Subscribe to logind's shutdown signals and to the signal of its end. Return a rule for signals of the current
+    logind.
+    """
     what = "failed to subscribe to shutdown signals"
     for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
         _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))

@@ -81,8 +81,8 @@ class Manager:
     ) -> None:
         """Store a result and, if it differs from the previous one, send an Update.
 
-        This blocks while the updates channel is full, until `ctx` ends. The update gets the pod's UID; the pod is not
-        used otherwise.
+        The call blocks while the updates channel is full, until `ctx` ends. The update gets the pod's UID; the pod is
+        not used otherwise.
         """
         # The send must happen without the lock because the receiver may itself request a result.
         if self._set_internal(container_id, result):

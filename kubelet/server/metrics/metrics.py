@@ -56,7 +56,7 @@ register = legacyregistry.Once(
 
 
 def collect_volume_stat_cal_duration(metric_source: str) -> AbstractContextManager[object]:
-    """Measure how long the `with` block, a measurement of a volume, takes, whether it succeeds or fails."""
+    """Record how long the `with` block takes to measure a volume, whether it succeeds or fails."""
     return VOLUME_STAT_CAL_DURATION.labels(metric_source).time()
 
 

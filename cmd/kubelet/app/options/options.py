@@ -471,7 +471,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "authentication-token-webhook-cache-ttl",
         "authentication.webhook.cache_ttl",
         _DURATION,
-        "How long the kubelet caches the API server's answer about a token.",
+        "How long the kubelet caches the result of a token check.",
     ),
     (
         "client-ca-file",

@@ -1373,7 +1373,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return [pod for pod in self.pod_manager.get_pods() if pod.metadata.uid in due or self._is_sync_asked_for(pod)]
 
     def _is_sync_asked_for(self, pod: v1.Pod) -> bool:
-        """Report whether a sync loop handler requests a sync of the pod. The failure of a handler counts as no."""
+        """Report whether a sync loop handler requests a sync of the pod. A handler that fails requests none."""
         with contain("Failed to decide whether a pod needs a sync", pod=klog.kobj(pod)):
             return any(handler.should_sync(pod) for handler in self.pod_sync_loop_handlers)
         return False

@@ -747,7 +747,8 @@ class PartsBuilder:
     def _start_csi(self, plugins: pkgvolume.VolumePluginMgr, plugin_manager: PluginManager) -> None:
         """Let CSI drivers register, and announce them to the cluster.
 
-        In standalone mode no driver may register, because nothing could say which volumes it has.
+        In standalone mode no driver may register, because without an API server no component knows which volumes the
+        driver has.
         """
         if self.client is None:
             return

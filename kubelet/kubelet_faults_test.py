@@ -22,7 +22,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once, raising
 
-# The PLEG stores the last one when the runtime does not respond in time.
+# The PLEG stores the last of these errors when the runtime does not respond in time.
 failures = pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
 
 

@@ -25,7 +25,7 @@ _TABLES = (iptables.Table.MANGLE, iptables.Table.NAT, iptables.Table.FILTER)
 
 
 class Step(NamedTuple):
-    """Describe something that must exist, and the log line for a failure. `make` raises IPTablesError."""
+    """Describe a chain or a rule that must exist, and the log line for a failure. `make` raises IPTablesError."""
 
     make: Callable[[iptables.Interface], object]
     failed: str
@@ -45,7 +45,7 @@ _HINT = Step(
     "Failed to ensure that iptables hint chain exists",
 )
 # kube-proxy lets packets for 127.0.0.1 arrive on other interfaces (route_localnet), which includes packets of machines
-# nearby (issue.k8s.io/90259). kube-proxy creates the same rule: if this one differed, a node would have both.
+# nearby (issue.k8s.io/90259). kube-proxy creates the same rule: if this rule differed, a node would have both.
 _FIREWALL = (
     Step(
         lambda client: client.ensure_chain(iptables.Table.FILTER, KUBE_FIREWALL_CHAIN),

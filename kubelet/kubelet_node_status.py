@@ -383,7 +383,7 @@ class KubeletNodeStatus(KubeletNetwork):
     ) -> bool:
         """Report the node if it has just become ready; return whether there is nothing more to wait for.
 
-        Call the API server only in that case. This and sync_node_status exclude each other.
+        Call the API server only in that case. This method and sync_node_status exclude each other.
         """
         with self.sync_node_status_mux:
             update = self._fast_node_status_update_locked(ctx, timeout, update_runtime_up)

@@ -63,7 +63,8 @@ class OrphanRemoval:
         self._threads = 0
 
     def hand_over(self, ctx: golang.Context, uids: Iterable[types.UID]) -> None:
-        """Have the directories of exactly these pods removed. Earlier ones are forgotten unless a thread works on them.
+        """Have the directories of exactly these pods removed. Pods of earlier calls are forgotten unless a thread works
+        on them.
 
         Raise golang.ThreadError if a thread cannot start; the caller then calls this again later.
         """

@@ -145,8 +145,8 @@ class SyncPodResult:
 
     # `is_terminal` is true if the pod has reached a terminal phase by itself.
     is_terminal: bool = False
-    # The worker calls this after it has recorded the end of the sync, so that whatever the call triggers counts as
-    # newer.
+    # The worker calls `post_sync` after it has recorded the end of the sync, so that everything that the call triggers
+    # counts as newer.
     post_sync: PostSyncFunc | None = None
 
 
@@ -486,7 +486,7 @@ class PodWorkers:
         self.resync_interval = resync_interval
         self.back_off_period = back_off_period
         self.clock = clock or clocklib.RealClock()
-        # Tests use this to delay messages between update_pod and the worker.
+        # Tests use this function to delay messages between update_pod and the worker.
         self.worker_channel_fn: WorkerChannelFunc | None = None
         self._recorder = recorder
         self._pod_cache = pod_cache
@@ -1098,13 +1098,13 @@ class PodWorkers:
             pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
             klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
             status = self._wait_for_status(ctx, update.options, last_sync_time)
-        except Exception as err:  # _complete logs it, and puts the pod into the work queue.
+        except Exception as err:  # _complete logs the error, and puts the pod into the work queue.
             outcome.err = err
             return outcome
         result = SyncPodResult()
         try:
             result = self._call_syncer(ctx, update, status)
-        except Exception as err:  # _complete logs it, and puts the pod into the work queue.
+        except Exception as err:  # _complete logs the error, and puts the pod into the work queue.
             outcome.err = err
         outcome.is_terminal = result.is_terminal
         outcome.last_sync_time = self.clock.steady()
@@ -1224,7 +1224,7 @@ class PodWorkers:
             self._requeue_last_pod_update_locked(pod_uid, status)
 
     def _complete_terminating(self, pod_uid: types.UID) -> None:
-        """Mark the pod as terminated, notify those who wait for it, and queue the clean-up.
+        """Mark the pod as terminated, notify the callers that wait for it, and queue the clean-up.
 
         The caller guarantees that no container of the pod runs or will run.
         """

@@ -1296,7 +1296,7 @@ class TwentyPods:
 
 
 def _answers(workers: pod_workers.PodWorkers, uid: str) -> list[bool]:
-    """Return the answers to all queries about a pod."""
+    """Return the results of all queries about a pod."""
     queries: list[Callable[[types.UID], bool]] = [
         workers.should_pod_containers_be_terminating,
         workers.is_pod_termination_requested,

@@ -43,10 +43,10 @@ def update_transport(
     Return a function that closes all connections if the API server has not responded. It is meant for repeated
     heartbeat failures: the server behind a connection may be dead although the connection itself is alive.
 
-    The caller must call this before it creates a client from the configuration. A thread checks the manager until ctx
-    ends. If exit_after, in seconds, is above 0, the process exits when there has been no valid certificate for that
-    time while the API server responds: whatever restarts the process, or the bootstrap kubeconfig, may have better
-    credentials. Raise ValueError if the configuration has its own source of certificates.
+    The caller must call this function before it creates a client from the configuration. A thread checks the manager
+    until ctx ends. If exit_after, in seconds, is above 0, the process exits when there has been no valid certificate
+    for that time while the API server responds: the program that restarts the process, or the bootstrap kubeconfig, may
+    have better credentials. Raise ValueError if the configuration has its own source of certificates.
 
     DIVERGES (fault of Go): when the client certificate changes, running requests and watches continue, and only later
     requests use new connections.

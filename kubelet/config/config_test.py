@@ -360,7 +360,7 @@ def test_new_pod_updated_set_sent_again(tester: Harness) -> None:
     tester.expect_nothing()
     tester.send(other)
     tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="x")]))
-    tester.send(second, other)  # The source sends the last object of a pod that was removed again.
+    tester.send(second, other)  # The source sends again the last object of a pod that was removed.
     tester.expect((kubetypes.ADD, [valid_pod("foo", "new", hostname="x")]))
     tester.send(other, op=kubetypes.REMOVE)
     tester.expect((kubetypes.REMOVE, [other]))

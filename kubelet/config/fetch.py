@@ -86,8 +86,8 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
         answer, location = _get_once(ctx, adapter, target, _with_credentials(headers, target), limit)
         if not location:
             return answer
-        # Nobody reads the body of a redirect. A server that serves one connection after the other may still be sending
-        # it, and would not accept the next request.
+        # The client does not read the body of a redirect. A server that serves one connection after the other may still
+        # be sending it, and would not accept the next request.
         adapter.hang_up()
         net.split(location)  # This call raises ValueError for an invalid location before `join` uses it.
         target = _parse(net.join(target.geturl(), location))
@@ -173,7 +173,7 @@ def _read(response: requests.Response, limit: int) -> bytes:
     """
     data = bytearray()
     try:
-        # `stream` takes a chunk of size -1 for a chunk without an end. `read` leaves the parsing of sizes to
+        # `stream` treats a chunk of size -1 as a chunk without an end. `read` leaves the parsing of sizes to
         # connection_.Response.
         while chunk := response.raw.read(_CHUNK, decode_content=False):
             data += chunk

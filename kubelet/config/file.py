@@ -96,7 +96,7 @@ class _Manifest:
     signature: _Signature
     pods: list[v1.Pod]
     objects: list[objects.APIObject]
-    # `faults` holds the documents of the file that cannot be used.
+    # `faults` describes the documents of the file that cannot be used.
     faults: list[str]
     # `unknown_fields` holds the fields that the kubelet ignores because the pod type lacks them.
     unknown_fields: common.UnknownFields
@@ -162,8 +162,8 @@ class SourceFile:
         self._period = period
         self._updates = updates
         self._recorder = recorder
-        # `_store` holds the manifests by file, so that PodConfig receives both of two pods with one name. It keeps the
-        # first.
+        # `_store` holds the manifests by file, so that PodConfig receives both of two pods with one name. PodConfig
+        # keeps the first.
         # DIVERGES (fault of Go): if two files hold pods with the same name, the first file counts, and an event names
         # the other.
         # Go: pkg/kubelet/config/file.go, newSourceFile: the Go kubelet stores pods by name, so that the last pod it

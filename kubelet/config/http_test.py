@@ -300,7 +300,7 @@ def test_compressed_answer(server: FakeManifestServer) -> None:
     assert server.headers[0]["Accept-Encoding"] == "gzip"
 
 
-# The server of this program answers with a gzip member of 1 MiB of blanks, repeated a thousand times.
+# The server of this program responds with a gzip member of 1 MiB of blanks, repeated a thousand times.
 _BOMB = """
 import gzip, resource, sys
 from kubelet.config import http

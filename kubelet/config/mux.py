@@ -63,7 +63,7 @@ class Mux(Generic[T]):
             return dict(self._sources)
 
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
-        unmerged: list[T] = []  # This is the last update until it has been merged.
+        unmerged: list[T] = []  # `unmerged` holds the last update until it has been merged.
         while True:
             selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)
             if selected.took(ctx.done()):

@@ -36,7 +36,7 @@ class FakeSourcesReady:
 
 
 class FakeManifestServer:
-    """Answer every request alike, and record the headers of each request."""
+    """Respond to every request alike, and record the headers of each request."""
 
     def __init__(self) -> None:
         self.status = 200

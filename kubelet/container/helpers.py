@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 # be.
 MAX_ARGUMENT_LENGTH = 32 * mmap.PAGESIZE
 MAX_ARGUMENTS_LENGTH = 6 * 1024 * 1024
-# `MAX_PROBE_ARGUMENTS` limits the arguments of a probe's command, plus the dollar signs in them. Each takes a
-# microsecond at every probe. A pod can have 700,000 of them, and ten such pods used up nearly all of the interpreter's
-# time.
+# `MAX_PROBE_ARGUMENTS` limits the arguments of a probe's command, plus the dollar signs in them. Each argument or sign
+# takes a microsecond at every probe. A pod can have 700,000 of them, and ten such pods used up nearly all of the
+# interpreter's time.
 # DIVERGES (safer): an exec probe with more arguments has no result.
 # Go: pkg/kubelet/container/helpers.go, ExpandContainerCommandOnlyStatic: the Go kubelet has no limit.
 # Why: a few pods could keep the interpreter from all other work.

@@ -334,7 +334,7 @@ class Pod:
     containers: list[Container] = field(default_factory=list)
     # The sandboxes have the type of containers here, and the newest one comes first.
     sandboxes: list[Container] = field(default_factory=list)
-    # `timestamp` is the time, on the steady clock, at which this was read from the runtime.
+    # `timestamp` is the time, on the steady clock, at which the pod was read from the runtime.
     timestamp: datetime.datetime | None = None
 
     def find_container_by_name(self, container_name: str) -> Container | None:
@@ -532,7 +532,8 @@ class RunContainerOptions:
     devices: list[DeviceInfo] = field(default_factory=list)
     cdi_devices: list[CDIDevice] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
-    # The file for the termination message is created in this directory; it is empty if the container needs none.
+    # The file for the termination message is created in this directory. An empty string means that the container needs
+    # none.
     pod_container_dir: str = ""
     # `read_only` tells whether the root file system is read-only.
     read_only: bool = False

@@ -272,8 +272,8 @@ class ManagerImpl:
 
         DIVERGES (safer): the manager asks the runtime for the location of the containers' layers until the runtime has
         responded.
-        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the Go kubelet takes an error
-        permanently as the answer that layers are where images are.
+        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the Go kubelet concludes permanently
+        from an error that layers are where images are.
         Why: after one failed call, the thresholds would concern the wrong disk until the kubelet restarts.
         Test: eviction_manager_test.py:test_it_is_asked_where_layers_are_until_that_is_known
         """

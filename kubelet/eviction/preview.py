@@ -40,7 +40,7 @@ class SignalPreview:
     # The observation is None when the signal cannot be measured.
     observation: SignalObservation | None
     thresholds: list[ThresholdState]
-    # The manager removes these before it evicts a pod, in this order.
+    # The manager removes these kinds of garbage, in this order, before it evicts a pod.
     reclaims: list[str]
     # The ranking contains all active pods in the order of eviction, including those that are spared.
     ranking: list[RankedPod]

@@ -59,7 +59,7 @@ ExternalCredentials = Callable[[str, str, str, str], credentialprovider.DockerKe
 
 @dataclass(slots=True)
 class _Presence:
-    """Record for the metrics what was found out about an image."""
+    """Record for the metrics what the manager found out about an image."""
 
     present_locally: bool | None = None
     pull_required: bool | None = None

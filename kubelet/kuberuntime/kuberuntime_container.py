@@ -117,7 +117,7 @@ class StartSpec:
     ephemeral_container: v1.EphemeralContainer | None = None
 
     def get_target_id(self, pod_status: kubecontainer.PodStatus) -> kubecontainer.ContainerID | None:
-        """Return the ID of the container whose processes this one must see, or None.
+        """Return the ID of the container whose processes the new container must see, or None.
 
         Raise LookupError if that container does not exist.
         """
@@ -925,7 +925,8 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             container, result = to_kill[index]
             self._kill_one(ctx, pod, running_pod, container, grace_period_override, ordering, result)
 
-        # Once ctx is cancelled, each kill reports this in its result. Therefore parallelize_until gets another context.
+        # Once ctx is cancelled, each kill reports the cancellation in its result. Therefore parallelize_until gets
+        # another context.
         with activity.doing(ctx, Activity.STOPS_CONTAINERS):
             workqueue.parallelize_until(
                 golang.background(), MAX_PARALLEL_KILLS, len(to_kill), kill, name=f"kill-{running_pod.id}"

@@ -509,7 +509,7 @@ def test_image_that_cannot_be_pulled_leaves_nothing_for_the_garbage_collector(fa
     def sync() -> None:
         texts.append(str(_sync(fake, pod, back_off).error()))
 
-    # The result is no longer kept, because otherwise its errors would not be garbage.
+    # The test no longer keeps the result, because otherwise its errors would not be garbage.
     assert frames_kept_after(sync) == []
     assert frames_kept_after(sync) == []
     assert "ErrImagePull" in texts[0] and "ImagePullBackOff" in texts[1]

@@ -543,7 +543,7 @@ def _requires_restart(container: v1.Container, desired: ResourceRequirements, cu
 def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateInfo, figures: tuple[str, str]) -> None:
     """Add the update to the list of the resource, at the beginning if the resource shrinks and at the end if it grows.
 
-    The first of the figures that changes decides.
+    The first of the values that changes decides.
     """
     for figure in figures:
         desired = getattr(update.desired_container_resources, figure)

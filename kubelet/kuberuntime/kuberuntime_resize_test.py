@@ -247,7 +247,7 @@ def test_pod_grows_for_an_init_container_that_starts_again(resizes: Resizes) -> 
 
 @pytest.mark.parametrize("unified", [True, False])
 def test_pod_that_has_grown_is_left_alone(resizes: Resizes, unified: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync does not reinspect a pod of the right size whose container is starting, which would never end."""
+    """The sync does not reinspect a pod of the right size whose container is starting: the syncs would never end."""
     monkeypatch.setattr(cgroup_manager, "is_cgroup2_unified_mode", lambda: unified)
     pod = new_pod(new_container("a", figures(100, 200, 100, 200)))
     config = cm.resource_config_for_pod(pod, True, 100_000)

@@ -59,11 +59,11 @@ class PodActions:
     Go: podActions
     """
 
-    # All containers and the sandbox must be stopped.
+    # `kill_pod` means that all containers and the sandbox must be stopped.
     kill_pod: bool = False
-    # A new sandbox must be created, in which the init containers run again.
+    # `create_sandbox` means that a new sandbox must be created, in which the init containers run again.
     create_sandbox: bool = False
-    # This is the existing sandbox, in which containers start unless a new one is created.
+    # `sandbox_id` is the existing sandbox, in which containers start unless a new one is created.
     sandbox_id: str = ""
     # `attempt` is the number of the attempt to create a sandbox.
     attempt: int = 0
@@ -73,11 +73,11 @@ class PodActions:
     containers_to_kill: dict[kubecontainer.ContainerID, ContainerToKillInfo] = field(default_factory=dict)
     # The keys are "cpu" and "memory". The containers change while they run; those that shrink come first.
     containers_to_update: dict[str, list[ContainerToUpdateInfo]] = field(default_factory=dict)
-    # A container restarts to get new resources, so the pod's cgroup must change too.
+    # `update_pod_resources` means that a container restarts to get new resources, so the pod's cgroup must change too.
     update_pod_resources: bool = False
     # These containers are removed to restart the whole pod in place. Those that triggered the restart come last.
     containers_to_reset: list[ContainerToRemoveInfo] = field(default_factory=list)
-    # The pod-level resources change.
+    # `update_pod_level_resources` means that the pod-level resources change.
     update_pod_level_resources: bool = False
 
     def resizes(self) -> bool:

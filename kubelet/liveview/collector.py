@@ -51,10 +51,10 @@ _REUSE = 0.25
 _LONG_CALL = 20.0
 _LONG_STEP = 5.0
 _MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
-# A snapshot reports at most this many manifest problems, under this name.
+# A snapshot reports at most `_SHOWN_MANIFESTS` manifest problems, under the name `_MANIFEST`.
 _SHOWN_MANIFESTS = 20
 _MANIFEST = "manifest"
-# The last line of a log is searched in this many bytes at its end.
+# The collector searches this many bytes at the end of a log for its last line.
 _LOG_TAIL = 4096
 
 _CASES = {

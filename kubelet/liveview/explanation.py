@@ -155,7 +155,7 @@ class PodFacts:
     unknown_fields: Sequence[str] = ()
     # This field holds the last line that each container wrote, only for containers that ended with an error.
     last_log_lines: dict[str, str] = field(default_factory=dict)
-    # This log file contains the line, or would contain it.
+    # This field holds the log file that contains the line, or would contain it; the keys are container names.
     last_logs: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -764,7 +764,7 @@ def _retry(facts: PodFacts) -> _Until:
 
 
 def _at_its_step(facts: PodFacts, earliest: datetime | None) -> datetime | None:
-    """Return when something that is allowed from `earliest` on will happen: at the worker's next step."""
+    """Return the time of the worker's next step, or `earliest` if that is later or no step is planned."""
     worker = facts.worker
     if earliest is None or worker is None or worker.step_began is not None or worker.next_step is None:
         return earliest

@@ -133,7 +133,8 @@ def get_pods_to_preempt(pod: v1.Pod, pods: list[v1.Pod], requirements: Admission
     unmet = requirements.subtract(*best_effort, *burstable, *guaranteed)
     if unmet:
         raise PreemptionError(f"no set of running pods found to reclaim resources: {unmet}")
-    # The result has those pods of each class that must be preempted even if all pods of the lower classes are.
+    # The result has those pods of each class that must be preempted even if all pods of the lower classes are
+    # preempted.
     guaranteed_to_evict = _get_pods_to_preempt_by_distance(guaranteed, requirements.subtract(*best_effort, *burstable))
     burstable_to_evict = _get_pods_to_preempt_by_distance(
         burstable, requirements.subtract(*best_effort, *guaranteed_to_evict)

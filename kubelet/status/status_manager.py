@@ -448,7 +448,7 @@ class Manager:
             if has_pod_initialized(pod):
                 _default_to_terminated(status.container_statuses)
             _default_to_terminated(initialized_containers(status.init_container_statuses))
-            # Go does not yet do this for static pods (kubernetes issue 116484).
+            # As in Go, a static pod's phase does not become terminal here (kubernetes issue 116484).
             if not kubetypes.is_static_pod(pod):
                 _make_phase_terminal(pod, status, is_cached=cached is not None)
             klog.v(5).info_s("TerminatePod calling updateStatusInternal", pod=klog.kobj(pod), podUID=pod.metadata.uid)

@@ -44,7 +44,7 @@ _TIMEOUT = 10.0
 
 
 class UnknownPodsError(Exception):
-    """Signal that a source of pods could not be asked, so that no directory is certain to be an orphan."""
+    """Signal that a source of pods could not be read, so that no directory is certain to be an orphan."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from .lockfile import watch_for_lockfile_contention
 from .signals import ShutdownSignal
 
 # Modules that only a running kubelet needs are imported where they are used: --help, --version and `config explain`
-# must not wait for gRPC, and a kubelet without API server must not load its client.
+# must not wait for gRPC, and a kubelet without an API server must not load its client.
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 

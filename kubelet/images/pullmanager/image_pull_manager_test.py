@@ -95,7 +95,7 @@ class _Case:
     image: str = f"{_IMAGE}:latest"
     policy: str = "NeverVerifyPreloadedImages"
     intended: bool = False
-    # This is the record afterwards, if it differs from the one before.
+    # `recorded` is the record after the pull, if it differs from the record before it.
     recorded: ImagePullCredentials | None = None
 
 

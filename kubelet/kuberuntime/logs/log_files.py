@@ -216,8 +216,8 @@ class LogFiles:
     def _mark_ours_seen(self, ours: os.stat_result) -> None:
         unseen = [name for name in self._rotated() if name not in self._seen]
         same = [name for name in unseen if _same_file(name, ours)]
-        # If our file has been compressed already, it has another inode, and is the oldest of the unseen files. An
-        # oldest file that is not compressed is another log, which was created after ours was removed.
+        # If the current file has been compressed already, it has another inode, and is the oldest of the unseen files.
+        # An oldest file that is not compressed is another log, which was created after the current file was removed.
         self._seen.update(same or [name for name in unseen[:1] if not os.path.lexists(name)])
 
     def _open_next(self) -> bool:

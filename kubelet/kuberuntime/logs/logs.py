@@ -167,7 +167,8 @@ class _LogWriter:
         self._all_alike = not opts.timestamp and opts.since is None and stdout is stderr and stdout is not None
         self._since_text = b""
         if opts.since is not None:
-            # The text has no trailing zeros, so that it compares with other times as the moments do.
+            # The text has no trailing zeros, so that a comparison with the text of another time has the same result as
+            # a comparison of the times.
             self._since_text = opts.since.astimezone(UTC).isoformat(timespec="microseconds")[:26].rstrip("0").encode()
 
     def write(self, data: bytes) -> None:

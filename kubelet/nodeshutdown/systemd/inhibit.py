@@ -247,7 +247,7 @@ def _subscribe(signals: _Connection) -> jeepney.MatchRule:
     what = "failed to subscribe to shutdown signals"
     for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
         _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))
-    # This must be the last call: signals that arrive while the connection waits for a reply are lost.
+    # This call must come last: signals that arrive while the connection waits for a reply are lost.
     (owner,) = _reply_of(signals, what, jeepney.message_bus.GetNameOwner(_LOGIND_SERVICE))
     signals.heard.add(owner)
     return _shutdown_rule(owner)

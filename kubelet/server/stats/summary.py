@@ -39,7 +39,7 @@ class SummaryProvider(Protocol):
 class _SystemContainer(NamedTuple):
     """Describe a cgroup that belongs to no pod, and its name in the summary.
 
-    The start time is set if the kubelet knows it better than the cgroup does.
+    The start time is set if the kubelet knows a more exact one than the cgroup.
     """
 
     name: str

@@ -37,8 +37,8 @@ _LARGEST = 2**64 - 1
 class PodVolumeStats:
     """Hold the volumes that share the pod's lifetime and are on the node's own disk, and the other volumes.
 
-    `stale` contains the names of the volumes that did not respond the last time. Their statistics are as old as their
-    time says.
+    `stale` contains the names of the volumes that did not respond the last time. The time in their statistics shows the
+    age of these.
     """
 
     ephemeral_volumes: list[stats.VolumeStats] = field(default_factory=list)

@@ -7,7 +7,8 @@ A worker's context carries its Position. Code that may take long records an acti
     with activity.doing(ctx, Activity.WAITS_FOR_VOLUMES):
         self.volume_manager.wait_for_attach_and_mount(ctx, pod)
 
-With any other context this does nothing. The services that call the runtime record their calls themselves.
+With any other context the block runs without a record. The services that call the runtime record their calls
+themselves.
 """
 
 from __future__ import annotations

@@ -944,7 +944,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
         The method sets the pod's status first. Then it sets up, in this order: the cgroup, the mirror pod, the
         directories, the volumes, the probes and the containers. Raise an exception if a step failed, after recording it
-        as an event; the worker then calls this again, so each step must be idempotent.
+        as an event; the worker then calls this method again, so each step must be idempotent.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
         attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
@@ -1236,7 +1236,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Stop the pod's containers within the grace period, and record their exit codes in the pod's status.
 
         `grace_period` is in seconds; None means the pod's own grace period. Return only when no container of the pod
-        runs; otherwise raise an exception, and the worker calls this again.
+        runs; otherwise raise an exception, and the worker calls this method again.
         """
         with (
             _logged("SyncTerminatingPod", pod),
@@ -1427,7 +1427,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             return None
 
     def sync_pod_now(self, pod: v1.Pod) -> None:
-        """Have the pod synced, and have the PLEG inspect the outcome. Any thread may call this.
+        """Have the pod synced, and have the PLEG inspect the outcome. Any thread may call this method.
 
         DIVERGES (fault of Go): the kubelet ignores a pod without a worker, because the pod is not admitted yet.
         Go: pkg/kubelet/kubelet.go, (*Kubelet).syncPodNow: the Go kubelet creates a worker for the pod.

@@ -220,7 +220,7 @@ def _recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
 def resolve_recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
     """Report whether the mount must be recursively read-only.
 
-    Raise ValueError if this is required and impossible.
+    Raise ValueError if a recursively read-only mount is required and impossible.
     """
     match mount.recursive_read_only:
         case None | v1.RECURSIVE_READ_ONLY_DISABLED:

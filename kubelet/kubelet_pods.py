@@ -413,7 +413,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         self.status_manager.remove_orphaned_statuses({pod.metadata.uid for pod in [*pods, *mirror_pods]})
 
     def find_pods_on_node(self, ctx: golang.Context) -> PodsOnNode:
-        """List the pods in the runtime and in the cgroups for handle_pod_cleanups. Any thread may call this.
+        """List the pods in the runtime and in the cgroups for handle_pod_cleanups. Any thread may call this method.
 
         The runtime's cache is not used, because killed pods may still be in it. Raise the error that prevents the
         listing of the cgroups or of the runtime's pods.

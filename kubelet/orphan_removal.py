@@ -66,7 +66,7 @@ class OrphanRemoval:
         """Have the directories of exactly these pods removed. Pods of earlier calls are forgotten unless a thread works
         on them.
 
-        Raise golang.ThreadError if a thread cannot start; the caller then calls this again later.
+        Raise golang.ThreadError if a thread cannot start; the caller then calls this method again later.
         """
         orphaned = dict.fromkeys(uids)
         with self._lock:

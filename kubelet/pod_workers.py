@@ -1454,8 +1454,9 @@ def kill_pod_now(
 
     A kill lasts only until the kubelet restarts, unless the status function sets a terminal phase.
 
-    The function raises TimeoutError, and records an event, if this takes longer than one and a half grace periods. If
-    the grace period is the pod's own, which may have any length, the function waits for at most `longest_wait` seconds.
+    The function raises TimeoutError, and records an event, if the termination takes longer than one and a half grace
+    periods. If the grace period is the pod's own, which may have any length, the function waits for at most
+    `longest_wait` seconds.
     """
 
     def kill_pod(

@@ -27,7 +27,7 @@ _WARN_LIFE_LEFT = 0.25
 # short lifetimes it is this fraction of the lifetime.
 _PATIENCE = 600.0
 _PATIENCE_OF_LIFE = 0.01
-# After the certificate has expired, or if there never was one, this is the time between two warnings.
+# This is the time between two warnings after the certificate has expired, or if there never was one.
 _REPEAT_AFTER_END = 3600.0
 
 

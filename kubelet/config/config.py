@@ -298,7 +298,7 @@ class PodStorage:
             _record_first_seen_time(ref)
             return _PodChange(ref, changes.adds, v1.deepcopy(ref))
         if merged is ref:
-            return None  # The source has sent the same object again. Go compares the contents to find this.
+            return None  # The source has sent the same object again. Go compares the contents to detect that.
         if isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
             # The pod counts as changed even if its unreadable fields are gone, because only now the kubelet knows the
             # whole pod.

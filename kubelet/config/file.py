@@ -2,8 +2,8 @@
 
 The source lists its path once per period and follows inotify events in between. If a file with a pod stops being a
 valid manifest, this source behaves as Go does: the event alone changes nothing, but the next list no longer contains
-the pod, and so the kubelet stops it. Writers that cannot replace a file by renaming should know this. A file that
-cannot be read is a different case: its pods stay.
+the pod, and so the kubelet stops it. Users whose programs cannot replace a file by renaming should know of this
+behavior. A file that cannot be read is a different case: its pods stay.
 
 Go: pkg/kubelet/config/file.go, file_linux.go
 """

@@ -40,7 +40,7 @@ class ROCache(Protocol):
     ) -> PodStatus:
         """Return the same as `get`, but first wait until the status is newer than min_time.
 
-        Also raise ctx.err() if ctx is done first. Without ctx this may block as long as the PLEG does.
+        Also raise ctx.err() if ctx is done first. Without ctx the call may block as long as the PLEG does.
         """
         ...
 

@@ -613,7 +613,7 @@ class ManagerImpl:
     def preview(self, ctx: golang.Context) -> Preview:
         """Return which pods would be evicted now, and why, without evicting any.
 
-        Any thread may call this. Raise the errors of the summary provider.
+        Any thread may call this method. Raise the errors of the summary provider.
         """
         pods = self._pod_func()
         observations, stats_func = helpers.make_signal_observations(self._summary_provider.get(ctx, False))

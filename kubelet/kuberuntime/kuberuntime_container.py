@@ -89,7 +89,8 @@ class ErrPreStartHook(kubecontainer.ReasonError):
 
 
 class ErrPostStartHook(kubecontainer.ReasonError):
-    """Signal that the container's postStart hook failed; the kubelet has killed the container for this."""
+    """Signal that the container's postStart hook failed; the kubelet has killed the container because of the failure.
+    """
 
     reason = "PostStartHookError"
 
@@ -227,7 +228,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         """Record an event about a container.
 
         Container IDs in the message are replaced by names, because the IDs would keep similar events from being counted
-        together. If the event cannot be recorded, the method logs this, so that the caller can continue with the
+        together. If the event cannot be recorded, the method logs the failure, so that the caller can continue with the
         container.
         """
         if container_id:

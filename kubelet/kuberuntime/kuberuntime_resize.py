@@ -307,7 +307,7 @@ class ResizeMethods(ContainerLinuxMethods):
         try:
             self.runtime_service.update_pod_sandbox_resources(ctx, request)
         except crierror.RemoteError as err:
-            # containerd 2.2 uses another code for this.
+            # containerd 2.2 uses another code for an unimplemented call.
             unknown = err.code is grpc.StatusCode.UNKNOWN and "not implemented" in err.message
             if err.code is not grpc.StatusCode.UNIMPLEMENTED and not unknown:
                 # Go spells the name of the ID like this.

@@ -78,7 +78,7 @@ class Evidence:
     source: str
     text: str
     at: datetime | None = None
-    # The message occurred this often, or 0 if the number is meaningless.
+    # `count` is the number of times that the message occurred, or 0 if the number is meaningless.
     count: int = 0
 
 

@@ -216,7 +216,7 @@ class PodStories:
             self._story_locked(uid).refused = True
 
     def killing(self, uid: types.UID, container: str, reason: str) -> None:
-        """Record the reason for a kill. The runtime manager calls this through RuntimeCalls."""
+        """Record the reason for a kill. The runtime manager calls this method through RuntimeCalls."""
         with self._lock:
             self._story_locked(uid).killed_for[container] = reason
 

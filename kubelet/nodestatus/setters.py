@@ -282,7 +282,7 @@ def version_info(
         except golang.Canceled:
             raise
         except Exception as err:
-            # The Ready condition shows any problem of the runtime that causes this.
+            # The Ready condition shows any problem of the runtime that causes the error.
             klog.v(4).info_s("Unable to get the version of the container runtime", err=err)
             runtime_version = "Unknown"
         node_info.container_runtime_version = f"{runtime_type_func()}://{runtime_version}"

@@ -163,7 +163,7 @@ class Manager:
     def stop_all(self) -> None:
         """Stop all probes permanently, including those that wait for a reader of their results.
 
-        The kubelet calls this when it ends.
+        The kubelet calls this method when it ends.
         """
         self._cancel()
         self.scheduler.end_all()
@@ -175,7 +175,7 @@ class Manager:
             worker.stop()
 
     def remove_worker(self, worker: Worker) -> None:
-        """Remove a worker that has ended. The scheduler's thread calls this through the worker."""
+        """Remove a worker that has ended. The scheduler's thread calls this method through the worker."""
         key = _ProbeKey(worker.pod.metadata.uid, worker.container.name, worker.probe_type)
         with self._lock:
             if self._workers.get(key) is not worker:

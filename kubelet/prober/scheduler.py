@@ -40,7 +40,7 @@ _GROWTH_PERIOD = 0.005
 # shortest time between two log messages about waiting probes.
 _RETRY_PERIOD = 1.0
 _TELL_PERIOD = 60.0
-# `_TELL_DELAY` is the time, in seconds, that a probe may wait for a thread before the scheduler logs this.
+# `_TELL_DELAY` is the time, in seconds, that a probe may wait for a thread before the scheduler logs the wait.
 _TELL_DELAY = 1.0
 # The heap may hold this many outdated entries, beyond the number of tasks, before the scheduler removes them.
 _STALE_ENTRIES = 100

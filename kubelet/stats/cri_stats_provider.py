@@ -608,7 +608,7 @@ def build_pod_stats(sandbox: runtimeapi.PodSandbox | runtimeapi.PodSandboxStatus
 
 
 def _fill_up(stats: statsapi.PodStats, fallback: statsapi.PodStats) -> None:
-    """Add what is missing from the fallback."""
+    """Fill in the missing values from the fallback."""
     stats.cpu = stats.cpu or fallback.cpu
     stats.memory = stats.memory or fallback.memory
     by_name = {container.name: container for container in stats.containers}

@@ -30,7 +30,7 @@ class Manager:
     """Cache tokens. This class is thread-safe, and the calling thread makes the request.
 
     Go drops expired tokens once a minute in a goroutine. Here the calls for tokens drop them, so that no thread has to
-    wake up for this.
+    wake up to drop tokens.
     """
 
     def __init__(self, client: kubernetes.Interface | None, clock: clock.Clock) -> None:

@@ -38,7 +38,7 @@ class ShutdownSignal:
         return bool(ready)
 
     def wake(self) -> None:
-        """End `wait`. Any thread may call this."""
+        """End `wait`. Any thread may call this method."""
         os.write(self._writer, b"\0")
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

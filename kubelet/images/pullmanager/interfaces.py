@@ -93,6 +93,6 @@ class ImagePullManager(Protocol):
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
         """Remove the records of images that are not listed, unless they were pulled at or after `until`.
 
-        The image garbage collection calls this.
+        The image garbage collection calls this method.
         """
         ...

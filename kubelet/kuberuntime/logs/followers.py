@@ -186,7 +186,7 @@ class Follower:
         return running
 
     def wake(self) -> None:
-        """Make `wait` return. Any thread may call this."""
+        """Make `wait` return. Any thread may call this method."""
         self._changed.try_send(None)
 
     # inotify's thread calls the methods below.

@@ -44,8 +44,8 @@ class _Entry:
 class FsResourceAnalyzer:
     """Measure every pod's volumes once in one to two periods. Any thread may call this class.
 
-    In Go each pod has a goroutine for this. Here pods take turns, so that the kubelet does not search the disk for all
-    of them at once. Each turn has its own thread, and no pod waits long for another.
+    In Go each pod has a goroutine for its measurements. Here pods take turns, so that the kubelet does not search the
+    disk for all of them at once. Each turn has its own thread, and no pod waits long for another.
     """
 
     def __init__(

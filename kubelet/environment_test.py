@@ -246,9 +246,7 @@ def test_files_that_do_not_do(
 def test_directory_that_becomes_a_link_leads_to_no_file_of_the_node(
     test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process in the pod replaces the directory by a link after the kubelet has resolved the path, and before it
-    reads the file.
-    """
+    """A process in the pod replaces the directory after the path is resolved, and before the file is read."""
     (tmp_path / "volume/d").mkdir()
     (tmp_path / "volume/d/app.env").write_text("A='inside'\n")
     (tmp_path / "app.env").write_text("A='of the node'\n")

@@ -912,8 +912,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 return
             sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
             if found is None and ends_unseen and not sidecar and container_status.state.waiting is not None:
-                # The init container must have succeeded, because the containers after it exist; its own container was
-                # removed since.
+                # The init container must have succeeded, because the containers after it exist; the runtime has removed
+                # it since.
                 container_status.state = v1.ContainerState(
                     terminated=v1.ContainerStateTerminated(
                         reason="Completed",

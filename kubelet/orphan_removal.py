@@ -63,10 +63,10 @@ class OrphanRemoval:
         self._threads = 0
 
     def hand_over(self, ctx: golang.Context, uids: Iterable[types.UID]) -> None:
-        """Have the directories of exactly these pods removed. Pods of earlier calls are forgotten unless a thread works
-        on them.
+        """Have the directories of exactly these pods removed.
 
-        Raise golang.ThreadError if a thread cannot start; the caller then calls this method again later.
+        Forget pods of earlier calls unless a thread works on them. Raise golang.ThreadError if a thread cannot start;
+        the caller then calls this method again later.
         """
         orphaned = dict.fromkeys(uids)
         with self._lock:

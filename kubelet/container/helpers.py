@@ -159,7 +159,7 @@ def should_all_containers_restart(
 ) -> bool:
     """Report whether the whole pod must restart in place.
 
-    The pod must restart if the restart is in progress, or if the exit of a container has triggered it.
+    The pod must restart if such a restart is in progress, or if the exit of a container has triggered it.
     """
     _, condition = podutil.get_pod_condition(api_pod_status, v1.ALL_CONTAINERS_RESTARTING)
     if condition is not None and condition.status == v1.CONDITION_TRUE:

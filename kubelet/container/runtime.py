@@ -177,7 +177,7 @@ class Runtime(ImageService, Protocol):
         stdout: BinaryWriter | None,
         stderr: BinaryWriter | None,
     ) -> None:
-        """Copy the container's log according to the options; with follow, continue until it ends or ctx is done."""
+        """Copy the container's log according to the options; with follow, until the container ends or ctx is done."""
         ...
 
     def delete_container(self, ctx: golang.Context, container_id: ContainerID) -> None:

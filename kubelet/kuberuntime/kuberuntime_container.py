@@ -89,8 +89,7 @@ class ErrPreStartHook(kubecontainer.ReasonError):
 
 
 class ErrPostStartHook(kubecontainer.ReasonError):
-    """Signal that the container's postStart hook failed; the kubelet has killed the container because of the failure.
-    """
+    """Signal that the container's postStart hook failed and that the kubelet has killed the container."""
 
     reason = "PostStartHookError"
 

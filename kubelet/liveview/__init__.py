@@ -49,7 +49,7 @@ def observe(kube_deps: Dependencies) -> History:
 
 
 def show(history: History, kubelet: Kubelet, kube_deps: Dependencies) -> None:
-    """Add the live view of this kubelet to its debug pages. The caller must call this before it runs the kubelet."""
+    """Add the live view of this kubelet to its debug pages. Call this function before the kubelet runs."""
     kubelet.status_manager.add_pod_update_notifier(history.pods)
     kube_deps.debug_pages.append(lambda mux: install(mux, kubelet, history))
 

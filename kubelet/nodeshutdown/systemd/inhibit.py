@@ -241,9 +241,7 @@ def _connect() -> _Connection:
 
 
 def _subscribe(signals: _Connection) -> jeepney.MatchRule:
-    """Subscribe to logind's shutdown signals and to the signal of its end. Return a rule for signals of the current
-    logind.
-    """
+    """Subscribe to the signals of logind's shutdowns and end. Return a rule for signals of the current logind."""
     what = "failed to subscribe to shutdown signals"
     for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
         _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))

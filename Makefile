@@ -47,15 +47,15 @@ unit: ## test modules by themselves
 	@hack/setup dbus
 	@hack/setup kubectl
 	$(PYTEST) $(PARALLEL) test kubelet pkg --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
-	  --ignore test/readme --ignore test/benchmark
+	  --ignore test/readme --ignore test/study --ignore test/benchmark
 
 # On the hollow runtime hardly anything is done but waiting.
 integration: PROCESSES := 6
-integration: ## test the kubelet on the hollow runtime
+integration: ## test the kubelet on the hollow runtime, and the lessons of docs/study
 	@hack/setup python
 	@hack/setup faketime
 	@hack/setup prometheus
-	$(PYTEST) $(PARALLEL) test/integration
+	$(PYTEST) $(PARALLEL) test/integration test/study
 
 e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup
@@ -78,7 +78,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m ruff format --check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
-	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme $(SCRIPTS)
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme test/study $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/update-api-fields --check
 	$(PYTHON) hack/update-protos --check

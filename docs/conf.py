@@ -24,7 +24,7 @@ include_patterns = [
 exclude_patterns = [".*", "**/.*", "hack/dist-testing/build/**"]
 
 extensions = ["myst_parser", "sidebyside.extension"]
-# How deep the headings go that a link can name.
+# A link can name headings down to this level.
 myst_heading_anchors = 4
 # The extension gives links to source files the scheme `code`.
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "code": None}

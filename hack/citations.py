@@ -132,7 +132,7 @@ class Declared:
         self.folders.update("/".join(parts[:length]) for length in range(1, len(parts) + 1))
 
     def find(self, cited: Cited) -> set[Key]:
-        """Return the declarations that the citation may mean; none if Go has no such name."""
+        """Return the declarations that the citation may mean, or an empty set if Go has no such name."""
         if not cited.symbol:
             there = cited.place in self.folders or any(self._files(cited.place))
             return {(cited.place, "")} if there else set()
@@ -171,8 +171,9 @@ def read_cited(path: Path = CITED) -> Declared:
 
 @dataclass(slots=True)
 class Tables:
-    """Hold the names of the map, those of the table of citations, and those of 1.27; record the used ones of the
-    second.
+    """Hold the Go names of the map, of the table of citations, and of release 1.27.
+
+    `used` collects the names of the table of citations that a docstring needs.
     """
 
     now: Declared = field(default_factory=read_map)
@@ -234,5 +235,5 @@ def _fault(cited: Cited, places: list[Cited], tables: Tables) -> str:
     meant = [cited] if cited.place else around
     if any(tables.has(each) for each in [*meant, *tables.named(cited)]):
         return ""
-    where = " or ".join(dict.fromkeys(each.place for each in meant)) or "any file, because the docstring cites none"
-    return f"Go declares no {cited.symbol} in {where}"
+    where = " or ".join(dict.fromkeys(each.place for each in meant))
+    return f"Go declares no {cited.symbol} in {where}" if where else f"the docstring cites no file of {cited.symbol}"

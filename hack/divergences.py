@@ -174,7 +174,7 @@ def _faults_of_kind(divergence: Divergence) -> Iterator[str]:
     if divergence.kind not in KINDS:
         yield f"{divergence.kind!r} is not a kind; the kinds are {', '.join(KINDS)}"
     elif (divergence.kind == "preference") != bool(divergence.setting):
-        yield "exactly the preferences name the setting that turns them on"
+        yield "a preference, and no other kind, must name the setting that turns it on"
 
 
 def _faults_of_go(divergence: Divergence) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """Find where each function, type and constant of the Go kubelet is in this tree.
 
-hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list the declarations of Go, the tables of 1.27 the earlier ones, and
-older.tsv some that were gone by 1.27. A declaration is *present* when the Python package with the same path has it
-under the same name in Python's spelling. hack/go-map/decisions.tsv decides about each of the others: it is *renamed* to
-a given place, *absent* for a reason, or *to come* with an issue. The Go file and name there may be patterns. The
-longest match counts, and an exact row counts before any pattern.
+hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list the declarations of Go. The tables of 1.27 list earlier
+declarations, and older.tsv lists some that were gone before 1.27. A declaration is *present* when the Python package
+with the same path has it under the same name in Python's spelling. hack/go-map/decisions.tsv decides about each of the
+others: it is *renamed* to a given place, *absent* for a reason, or *to come* with an issue. The Go file and name there
+may be patterns. The longest match counts, and an exact row counts before any pattern.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class PythonTree:
     def find(self, declaration: Declaration) -> str | None:
         """Return the place ("file:Class.method") where the declaration has its own name, or None.
 
-        Of a group of constants all must exist; the place is that of the first.
+        All constants of a group must exist; the place is that of the first one.
         """
         own, package = (
             self.mirrored(declaration.package, declaration.file),
@@ -349,7 +349,11 @@ def _find_type(declaration: Declaration, modules: list[Module]) -> str | None:
 
 
 def _find_constant(name: str, modules: list[Module]) -> str | None:
-    """Return the constant with this name: of a member (`Continue`) or of class and member (`LoopControlContinue`)."""
+    """Return the constant with this name.
+
+    The name is that of a member (`Continue`), or consists of the names of a class and its member
+    (`LoopControlContinue`).
+    """
     wanted = plain(name)
     for module in modules:
         for each in module.constants:
@@ -403,7 +407,7 @@ def _member(
 
 
 def _pick(names: set[str], wanted: set[str], declaration: Declaration) -> str | None:
-    """Return the name whose plain form is wanted, but no constant or special method with that form.
+    """Return the name whose plain form is in `wanted`; constants and special methods do not count.
 
     If Go has both `Merge` and `merge`, they correspond to `merge` and `_merge`.
     """
@@ -445,21 +449,28 @@ def build(declarations: list[Declaration], decisions: list[Decision], tree: Pyth
         # If two functions could be the same Python function, a decision tells them apart.
         if found is not None and not (exact and declaration.is_function and claims[found] > 1):
             result.rows.append(Row(declaration, "present", found))
-            result.faults += [f"{what}: line {each.line} is stale, it is in {found}" for each in exact]
+            result.faults += [
+                f"{what}: the decision in line {each.line} is stale, because the declaration is in {found}"
+                for each in exact
+            ]
             # A function of 1.27 may have become the function that now has its place.
             if declaration.is_function and not declaration.is_gone:
                 if found in claimed:
-                    result.faults.append(f"{what}: {found} is already {claimed[found]}; decide what this one is")
+                    result.faults.append(
+                        f"{what}: {found} already corresponds to {claimed[found]}; decide about this declaration"
+                    )
                 claimed[found] = declaration.title
             continue
         if not fitting:
-            result.faults.append(f"{what}: neither present nor decided")
+            result.faults.append(f"{what}: the declaration is not present, and no decision mentions it")
             result.rows.append(Row(declaration, "", "undecided"))
             continue
         chosen = exact[0] if exact else max(fitting, key=lambda each: len(each.path) + len(each.title))
         used.add(chosen.line)
         result.rows.append(_decided(declaration, chosen))
-    result.faults += [f"line {each.line}: no declaration needs it" for each in decisions if each.line not in used]
+    result.faults += [
+        f"line {each.line}: no declaration needs this decision" for each in decisions if each.line not in used
+    ]
     result.faults += [fault for each in decisions for fault in _faults_of(each, tree)]
     return result
 
@@ -490,7 +501,7 @@ def _faults_of(decision: Decision, tree: PythonTree) -> Iterator[str]:
                 yield f"{where}: there is no {decision.target}"
         case "absent":
             if not decision.reason:
-                yield f"{where}: absent needs a reason"
+                yield f"{where}: an absent declaration needs a reason"
         case "issue":
             if decision.target not in ISSUES:
                 yield f"{where}: there is no issue {decision.target!r}"

@@ -62,8 +62,9 @@ class TestingContract(Contract):
 class OneWayContract(Contract):
     """Check that no two files import each other, directly or through others.
 
-    `circles_of_types` lists the allowed circles, each as its modules with spaces between them: those that only imports
-    for types close. A listed circle that no longer exists, or has other members, breaks the contract too.
+    `circles_of_types` lists the circles that are allowed, because only imports for types close them. Each entry lists
+    the modules of a circle with spaces between them. A listed circle that no longer exists, or has other members,
+    breaks the contract too.
     """
 
     type_name = "one_way"

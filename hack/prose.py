@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Tools write these files.
+# Other programs generate these files.
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$|pkg/(api/\w+|apimachinery/apis/meta)/v\w+/types\.py$")
-# These comments speak to tools.
+# These comments are directives for other programs.
 DIRECTIVE = re.compile(r"#(!| *(type: ignore|noqa|fmt: |ruff: |pragma: ))")
 # A literal with fewer words is a name or a fragment. A URL, a path or a pattern has no spaces.
 _MESSAGE_WORDS = 3
@@ -73,12 +73,12 @@ def is_python(path: Path) -> bool:
 
 
 def is_test(path: Path) -> bool:
-    """Report whether the file is a test or exists for tests alone."""
+    """Report whether the file is a test or is only used by tests."""
     return path.name.endswith("_test.py") or path.relative_to(ROOT).parts[0] == "test"
 
 
 def units(path: Path) -> list[Unit]:
-    """Return the prose of a file in the order of its lines. Raises SyntaxError if the file is not Python."""
+    """Return the prose of a file in the order of its lines. Raise SyntaxError if the file is not Python."""
     source = path.read_text()
     tree = ast.parse(source)
     found = [*docstrings(path, tree), *field_texts(path, tree), *comments(path, source)]
@@ -97,7 +97,7 @@ def docstrings(path: Path, tree: ast.AST) -> Iterator[Unit]:
 
 
 def field_texts(path: Path, tree: ast.AST) -> Iterator[Unit]:
-    """Yield a unit for each string that stands below a field or a constant to describe it."""
+    """Yield a unit for each string that describes the field or constant above it."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
@@ -130,7 +130,7 @@ def _comment(path: Path, block: list[tokenize.TokenInfo]) -> Unit:
 
 
 def messages(path: Path, tree: ast.AST) -> Iterator[Unit]:
-    """Yield a unit for each text of several words that is no docstring; `{}` stands for what is filled in."""
+    """Yield a unit for each string of several words that is not a docstring; `{}` replaces each expression in it."""
     inside: set[ast.AST] = set()
     for node in ast.walk(tree):
         match node:
@@ -146,7 +146,7 @@ def messages(path: Path, tree: ast.AST) -> Iterator[Unit]:
 
 
 def _message(node: ast.Constant | ast.JoinedStr) -> str:
-    """Return a literal's text, or an empty one for a literal that is no text."""
+    """Return a literal's text, or an empty text if the literal is not a string."""
     if isinstance(node, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
     return node.value if isinstance(node.value, str) else ""

@@ -135,7 +135,7 @@ def _edit_import(alias: ast.alias, where: str) -> tuple[int, int, str, str]:
 
 
 def _apply(text: str, edits: list[tuple[int, int, str, str]], where: str) -> str:
-    # Columns count bytes.
+    # The columns of the syntax tree count bytes.
     lines = text.encode().splitlines(keepends=True)
     for line, column, old, new in sorted(edits, reverse=True):
         before, after = lines[line - 1][:column], lines[line - 1][column:]

@@ -95,7 +95,7 @@ def fetch_pods(url: str) -> list[dict[str, Any]]:
 
 
 def fetch_manifest_notes(debug_socket: Path) -> dict[str, str]:
-    """Return the faults of manifests with the manifests' origins; none if there is no debug socket."""
+    """Return the faults of manifests with the manifests' origins, or an empty dict if there is no debug socket."""
     if not debug_socket.exists():
         return {}
     connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT)

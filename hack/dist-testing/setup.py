@@ -10,9 +10,9 @@ from setuptools import find_namespace_packages, setup
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-# Each run builds this folder again, and so does setuptools with its output in it.
+# This script and setuptools write their output to this folder, which each run creates again.
 BUILD = HERE / "build"
-# A build runs with another import path.
+# A build does not have this script's folder in its import path.
 sys.path.insert(0, str(ROOT / "hack"))
 import testing_distribution  # noqa: E402
 
@@ -26,7 +26,7 @@ def requirements() -> list[str]:
     config.read(ROOT / "setup.cfg")
     pinned = config["options"]["install_requires"] + config["options.extras_require"]["testing"]
     at_least = [line.replace("==", ">=") for line in pinned.splitlines() if line]
-    # setup.cfg gives the reason.
+    # setup.cfg says why versions 1.84 and 1.85 of grpcio are excluded.
     return [f"{line}, !=1.84.*, !=1.85.*" if line.startswith("grpcio>") else line for line in at_least]
 
 

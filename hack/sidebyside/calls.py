@@ -31,7 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Say where the name that is called stands in a text, as offsets of characters, and what it calls."""
+    """Hold the position of a called name in a text, as offsets of characters, and the definition that it calls."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class Call:
 
 # ---- Python ----
 
-# A method of one of these names may well be that of a standard type.
+# A method with one of these names may belong to a standard type.
 _LIBRARY_TYPES = (
     dict, list, set, tuple, str, bytes, int, float, memoryview, datetime, Path, io.TextIOWrapper, io.BufferedReader,
     queue.Queue, socket.socket, threading.Thread, threading.Event, threading.Condition, re.Pattern, re.Match,
@@ -52,7 +52,7 @@ _LIBRARY_METHODS = {name for kind in _LIBRARY_TYPES for name in dir(kind)}
 class _Class:
     node: ast.ClassDef
     methods: dict[str, ast.FunctionDef]
-    # Maps each field to the expression of its type, with the function around it, or None.
+    # The dict maps each field to the expression of its type.
     fields: dict[str, ast.expr]
 
     @property
@@ -64,7 +64,7 @@ class _Class:
 class _Module:
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     classes: dict[str, _Class] = field(default_factory=dict)
-    # Maps each imported name to the module, and to the name in it; without that name the module itself is meant.
+    # The dict maps each imported name to a module and to the name in it; the name in it is empty for a module itself.
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     values: set[str] = field(default_factory=set)
@@ -122,7 +122,7 @@ class PythonCalls:
         return None
 
     def _definition(self, path: str, name: str, depth: int = 0) -> Target | None:
-        """Return what a name at the top of a module is, through imports."""
+        """Return the definition of a top-level name of a module, even if the module imports that name."""
         module = self._modules.get(path)
         if module is None or depth > 8:
             return None
@@ -146,7 +146,7 @@ class PythonCalls:
         return path and Target(path, "")  # type: ignore[return-value]
 
     def _static(self, path: str, expression: ast.expr) -> Target | None:
-        """Return what `module.name` or `Class.name` is; None for an expression that takes a value's type."""
+        """Return the definition that `module.name` or `Class.name` refers to, or None for any other expression."""
         match expression:
             case ast.Name(id=name):
                 return self._definition(path, name)
@@ -158,7 +158,7 @@ class PythonCalls:
         return None
 
     def _is_foreign(self, path: str, value: ast.expr) -> bool:
-        """Report whether a value comes from a library, so that a method of the same name here is another."""
+        """Report whether a value comes from a library, whose methods may have the names of methods in this tree."""
         while isinstance(value, ast.Attribute | ast.Call):
             value = value.value if isinstance(value, ast.Attribute) else value.func
         if not isinstance(value, ast.Name):
@@ -190,7 +190,7 @@ class PythonCalls:
         return None
 
     def _type_of(self, path: str, scope: _Scope, value: ast.expr, depth: int = 0) -> Target | None:
-        """Return the class of a value, as far as annotations and calls of classes tell."""
+        """Return the class of a value, or None if annotations and calls of classes do not show it."""
         if depth > 6:
             return None
         match value:
@@ -344,7 +344,7 @@ def _line_starts(text: str) -> list[int]:
 _GO_CALL = re.compile(r"(?<![\w.])((?:\w+\.)*)(\w+)\(")
 _GO_QUIET = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|`[^`]*`', re.S)
 _GO_RECEIVER = re.compile(r"^func \((\w+) \*?(\w+)", re.M)
-# A method of one of these names may well be that of a type outside of the map.
+# A method with one of these names may belong to a type outside the map.
 _GO_LIBRARY_METHODS = {"String", "Error", "Observe", "Inc", "Dec", "Done", "Err", "Value", "Len", "Close", "Enabled"}
 _GO_TYPED = re.compile(r"(\w+) +\*?((?:\w+\.)?[A-Za-z]\w*)")
 
@@ -353,7 +353,7 @@ class GoCalls:
     """Find the targets of calls in Go sources, among the declarations that the map lists."""
 
     def __init__(self, declared: Iterable[tuple[str, str]]) -> None:
-        """Take (package path, "name" or "Receiver.name") of each declaration."""
+        """Create a finder; `declared` has the package path and "name" or "Receiver.name" of each declaration."""
         self._declared = set(declared)
         self._by_package: dict[tuple[str, str], list[Target]] = defaultdict(list)
         self._everywhere: dict[str, list[Target]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Extend Sphinx: add the pages of source code, lead links to source files there, and write the index of names.
+"""Extend Sphinx: add the pages of source code, direct links to source files to them, and write the index of names.
 
 Sphinx itself builds the documents. The setting `side_by_side_go` names a checkout of Kubernetes; without one, the pages
 name the Go declarations and do not show them.
@@ -27,15 +27,15 @@ from sidebyside.pairs import Place
 
 HERE = Path(__file__).resolve().parent
 _SCHEME = "code:"
-# A link of a document to a file of the tree that is no document: its text, its path, and what stands behind the path.
+# The pattern matches a link in a document to a file of the tree. The groups are its text, its path and its fragment.
 _LINK = re.compile(r"\[(?P<text>[^\]\[]*)\]\((?P<path>(?![a-z]+:|#)[^)#\s]+)(?P<fragment>#[^)\s]*)?\)")
 _NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 # A picture is a block without a language that has lines or arrows; the names in it become links.
 _PICTURE_SIGNS = ("─", "→")
 _NAME_IN_PICTURE = re.compile(r"[A-Za-z_][\w.]*\w")
-# A larger file would be a page that no browser scrolls well.
+# The page of a larger file does not show its source, because browsers scroll such a page badly.
 _LARGEST_FILE = 500_000
-# What became of a declaration that 1.36 does not have.
+# The index of names describes declarations that 1.36 no longer has with these words.
 _GONE = {"1.27": "gone since 1.27", "older": "gone before 1.27"}
 _STATES = {"present": "here", "renamed": "renamed", "absent": "left out", "to come": "to come"}
 _logger = logging.getLogger(__name__)
@@ -44,26 +44,26 @@ Context = dict[str, Any]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the extension. Called by Sphinx."""
+    """Register the extension. Sphinx calls this function."""
     app.add_config_value("side_by_side_go", "", "html")
     builder = Builder(app)
     app.connect("source-read", builder.point_links_at_code)
     app.connect("doctree-resolved", builder.resolve_links_to_code)
     app.connect("doctree-resolved", builder.link_pictures)
     app.connect("html-collect-pages", builder.pages)
-    # Before the theme, which asks for the table of contents.
+    # This handler must run before that of the theme, which asks for the table of contents.
     app.connect("html-page-context", builder.share_table_of_contents, priority=100)
     app.connect("build-finished", builder.write_names)
     return {"parallel_read_safe": False, "parallel_write_safe": False}
 
 
 class Builder:
-    """Answer the events of one run of Sphinx."""
+    """Handle the events of one run of Sphinx."""
 
     def __init__(self, app: Sphinx) -> None:
         self._app = app
         self._site = pairs.Site()
-        # Other files than the product's Python files that documents link to.
+        # The set has the files that documents link to, except the product's Python files.
         self._linked: set[str] = set()
         self._tables_of_contents: dict[tuple[int, str], str] = {}
 
@@ -75,7 +75,7 @@ class Builder:
     # ---- Links in documents ----
 
     def point_links_at_code(self, app: Sphinx, docname: str, source: list[str]) -> None:
-        """Give links to source files a scheme of their own, which MyST leaves alone."""
+        """Change links to source files to a scheme of our own, because MyST leaves such links unchanged."""
         folder = str(Path(docname).parent)
         source[0] = _LINK.sub(partial(self._pointed_at_code, folder), source[0])
 
@@ -99,7 +99,7 @@ class Builder:
                 reference["internal"] = True
 
     def link_pictures(self, app: Sphinx, doctree: nodes.document, docname: str) -> None:
-        """Link each name in a picture to the page of what has that name."""
+        """Link each name in a picture to the page of the definition with that name."""
         for block in list(doctree.findall(nodes.literal_block)):
             text = block.astext()
             if block.get("language") in (None, "default", "none") and any(sign in text for sign in _PICTURE_SIGNS):
@@ -121,7 +121,7 @@ class Builder:
         if (place := self._site.place_of(path, name)) is not None:
             return place
         if self._site.place_of(path, "") is not None:
-            _logger.warning("%s: link to %s in %s, which does not define it", docname, name, path)
+            _logger.warning("%s: the link names %s in %s, which does not define it", docname, name, path)
         self._linked.add(path)
         return Place(f"{pairs.FOLDER}/{path}")
 
@@ -134,7 +134,7 @@ class Builder:
     def share_table_of_contents(
         self, app: Sphinx, pagename: str, templatename: str, context: Context, doctree: nodes.document | None
     ) -> None:
-        """Have all pages of code at one depth share the table of contents, which takes Sphinx long to make."""
+        """Share one table of contents among all code pages at the same depth, because Sphinx creates it slowly."""
         if doctree is not None or "toctree" not in context:
             return
         make = context["toctree"]
@@ -148,7 +148,7 @@ class Builder:
         context["toctree"] = toctree
 
     def pages(self, app: Sphinx) -> Iterator[tuple[str, Context, str]]:
-        """Yield the name, the context and the template of each page that is no document."""
+        """Yield the name, the context and the template of each page that is not a document."""
         yield "index", {"target": f"{app.config.root_doc}.html"}, "redirect.html"
         yield f"{pairs.FOLDER}/index", self._contents(), "contents.html"
         for path in self._site.paths:
@@ -278,7 +278,7 @@ class Builder:
         return {"title": package, "rows": rows, "with_go": self._checkout is not None}
 
     def _file_pages(self) -> Iterator[tuple[str, Context, str]]:
-        """Yield a page for each other file that a document links to; a folder's page lists what is in it."""
+        """Yield a page for each other file that a document links to; a folder's page lists its content."""
         for path in sorted(self._linked):
             target, name = self._site.root / path, f"{pairs.FOLDER}/{path}"
             context: Context = {"title": path}
@@ -293,7 +293,7 @@ class Builder:
     # ---- The index of names ----
 
     def write_names(self, app: Sphinx, error: Exception | None) -> None:
-        """Write the names for the search, as a script: a page that comes from a file may load nothing else."""
+        """Write the names for the search as a script, because a page opened from a file may load nothing else."""
         if error is not None:
             return
         names = [*self._python_names(), *self._go_names()]
@@ -316,6 +316,6 @@ class Builder:
 
 
 def href(page: str, place: Place) -> str:
-    """Return the address of a place, as a page links to it."""
+    """Return the address of a place, relative to the page that links to it."""
     fragment = f"#{place.anchor}" if place.anchor else ""
     return relpath(f"{place.page}.html", str(Path(page).parent)) + fragment

@@ -86,7 +86,7 @@ def _pieces(lines: tuple[str, ...]) -> Iterator[Piece]:
 
 
 def _end(lines: tuple[str, ...], first: int) -> int:
-    """Return the index of a declaration's last line. A bracket within a raw string ends nothing."""
+    """Return the index of a declaration's last line. A bracket within a raw string does not end it."""
     if not lines[first].rstrip().endswith(("{", "(", "`")):
         return first
     raw = lines[first].count("`") % 2

@@ -24,7 +24,7 @@ class Link:
 
 
 def lexer_for(filename: str) -> Lexer:
-    """Return the lexer that fits a file's name, or one that colours nothing."""
+    """Return the lexer that fits a file's name, or one that adds no colours."""
     try:
         lexer: Lexer = get_lexer_for_filename(filename)
     except ClassNotFound:

@@ -33,11 +33,11 @@ class Place:
 
 @dataclass(slots=True)
 class Pair:
-    """Hold one row of a page: a piece of the Python file, and what Go declares for it. Either side may be empty.
+    """Hold one row of a page: a piece of the Python file, and the Go declarations that it corresponds to.
 
-    `why` says, for a row with one side only, why the other is missing. `callers` are the paths and names of
-    the functions that call the piece.
-    `elsewhere` names the Python file and the definition of a Go declaration whose counterpart is on another page.
+    Either side may be empty; `why` then gives the reason. `callers` are the paths and names of the functions that call
+    the piece. `elsewhere` names the Python file and the definition of a Go declaration whose counterpart is on another
+    page.
     """
 
     piece: python_source.Piece | None
@@ -50,7 +50,7 @@ class Pair:
 
 @dataclass(slots=True)
 class Page:
-    """Hold what the page of one Python file shows."""
+    """Hold the content of the page of one Python file."""
 
     path: str
     go_paths: list[str]
@@ -64,7 +64,7 @@ def page_name(path: str) -> str:
 
 
 def package_page(package: str) -> str:
-    """Return the name of the page that lists what a Go package declares."""
+    """Return the name of the page that lists the declarations of a Go package."""
     return f"{FOLDER}/go/{package}"
 
 
@@ -76,12 +76,12 @@ def go_names(row: go_map.Row) -> list[str]:
 
 
 def go_anchor(row: go_map.Row) -> str:
-    """Return the anchor of a Go declaration, which holds its file too: two files may declare one name."""
+    """Return the anchor of a Go declaration. It contains the file, because two files may declare the same name."""
     return f"go-{row.declaration.file}-{go_names(row)[0]}"
 
 
 class Site:
-    """Know every page, and the place of each Python definition and each Go declaration."""
+    """Find every page, and the place of each Python definition and each Go declaration."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -106,7 +106,7 @@ class Site:
         return python_source.read(self.root, path)
 
     def page(self, path: str) -> Page:
-        """Return what the page of a Python file shows."""
+        """Return the content of the page of a Python file."""
         file = self.file(path)
         pairs = [self._pair(file, piece) for piece in file.pieces]
         here = {id(row) for pair in pairs for row in pair.go}
@@ -129,7 +129,10 @@ class Site:
         return Place(page_name(path), anchor_of(piece) if piece else "")
 
     def place_of_short_name(self, name: str) -> Place | None:
-        """Return the place of what a picture calls by its name alone: of the kubelet, or the only one of the name."""
+        """Return the place of a name in a picture, or None if the name is ambiguous.
+
+        If several definitions have the name, the only one in the kubelet's own files counts.
+        """
         found = self._short_names.get(name, [])
         own = [place for place in found if place.page.startswith(f"{FOLDER}/kubelet/kubelet")]
         for places in (own, found):
@@ -139,7 +142,7 @@ class Site:
 
     @cached_property
     def _short_names(self) -> dict[str, list[Place]]:
-        """Return the places of each name that is spelled like a class or has an underscore, fakes left out."""
+        """Return the places of each name that is spelled like a class or has an underscore, except those of fakes."""
         found: dict[str, list[Place]] = defaultdict(list)
         for path in self.paths:
             if path.endswith("testing.py") or "/fake" in path:
@@ -238,17 +241,17 @@ def target_of(row: go_map.Row) -> tuple[str, str] | None:
 
 
 def note_of(row: go_map.Row) -> str:
-    """Return what a decision says about a renamed declaration beside its new place."""
+    """Return the note that a decision adds to the new place of a renamed declaration."""
     return row.detail.partition("; ")[2] if row.state == "renamed" else ""
 
 
 def anchor_of(piece: python_source.Piece) -> str:
-    """Return the anchor of a piece; what has no name has the number of its first line."""
+    """Return the anchor of a piece: its name, or the number of its first line."""
     return piece.name or f"line-{piece.first}"
 
 
 def is_function(piece: python_source.Piece) -> bool:
-    """Report whether a piece is one function or method, and not a class or what stands between."""
+    """Report whether a piece is one function or method, and not a class or the code between definitions."""
     return piece.names == (piece.name,) and bool(piece.name) and not piece.name.rpartition(".")[2][:1].isupper()
 
 

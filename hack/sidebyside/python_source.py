@@ -1,6 +1,6 @@
 """Cut a Python file into pieces that together are the whole file: its head, functions, classes and methods.
 
-Each piece takes the comments and empty lines above it along, so that nothing is lost and nothing is shown twice.
+Each piece includes the comments and empty lines above it, so that each line of the file is in exactly one piece.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Describe a run of lines of a Python file.
+    """Describe consecutive lines of a Python file.
 
-    `name` is "function", "Class" for the class down to its first method, "Class.method", or empty for what stands
-    between them; `names` are all that the piece defines. `first` and `last` are lines, counted from 1.
+    `name` is "function", "Class" for the class down to its first method, "Class.method", or empty for the code between
+    them. `names` has all names that the piece defines. `first` and `last` are lines, counted from 1.
     """
 
     name: str
@@ -68,7 +68,7 @@ def read(root: Path, path: str) -> PythonFile:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Name what the piece that ends at a line holds."""
+    """Describe the piece that ends at the line `last`; Piece explains the other fields."""
 
     name: str
     names: tuple[str, ...]

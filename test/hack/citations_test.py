@@ -95,7 +95,7 @@ def test_what_go_has(tmp_path: Path, tables: Tables, sentence: str) -> None:
         ("pkg/gone", "Go has no file or package pkg/gone"),
         (f"{GENERIC} (GenericPLEG.Gone)", f"Go declares no GenericPLEG.Gone in {GENERIC}"),
         (f"{GENERIC}, PodLifecycleEvent", f"Go declares no PodLifecycleEvent in {GENERIC}"),
-        ("relist", "Go declares no relist in any file, because the docstring cites none"),
+        ("relist", "the docstring cites no file of relist"),
         ("pkg/kubelet/cri/remote.go", "Go has no file or package pkg/kubelet/cri/remote.go"),
         (f"{GENERIC} in 1.27", f"Go has no file or package {GENERIC}"),
     ],

@@ -87,9 +87,9 @@ def test_record_that_lacks_a_part(label: str) -> None:
     [
         ({}, None),
         ({"kind": "better"}, "'better' is not a kind; the kinds are platform, fault of Go, safer, preference"),
-        ({"kind": "preference"}, "exactly the preferences name the setting that turns them on"),
+        ({"kind": "preference"}, "a preference, and no other kind, must name the setting that turns it on"),
         ({"kind": "preference", "setting": "--wait"}, None),
-        ({"setting": "--wait"}, "exactly the preferences name the setting that turns them on"),
+        ({"setting": "--wait"}, "a preference, and no other kind, must name the setting that turns it on"),
         ({"go_file": "pkg/kubelet/pleg/special.go"}, "Go has no file pkg/kubelet/pleg/special.go"),
         ({"go_file": "k8s.io/client-go/rest/request.go", "go_symbol": "(*Request).Do"}, None),
         ({"go_symbol": "Relist"}, "pkg/kubelet/pleg/generic.go of Go does not declare Relist"),

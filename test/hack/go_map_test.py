@@ -222,7 +222,7 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
 @pytest.mark.parametrize(
     ("title", "decisions", "fault"),
     [
-        pytest.param("gone", [], "gone: neither present nor decided", id="undecided"),
+        pytest.param("gone", [], "gone: the declaration is not present, and no decision mentions it", id="undecided"),
         pytest.param("killPodNow", [decision("absent", "killPodNow", reason="x")], "is stale", id="present after all"),
         pytest.param(
             "gone",
@@ -231,7 +231,7 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
             id="twice",
         ),
         pytest.param(
-            "killPodNow", [decision("issue", "lost", "5")], "line 1: no declaration needs it", id="not needed"
+            "killPodNow", [decision("issue", "lost", "5")], "line 1: no declaration needs this", id="not needed"
         ),
         pytest.param("gone", [decision("renamed", target="kubelet/format.py:no")], "there is no", id="no such name"),
         pytest.param("gone", [decision("renamed", target="kubelet/no.py")], "there is no", id="no such file"),
@@ -241,7 +241,7 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
             "there is no",
             id="nothing but a declaration",
         ),
-        pytest.param("gone", [decision("absent")], "absent needs a reason", id="no reason"),
+        pytest.param("gone", [decision("absent")], "an absent declaration needs a reason", id="no reason"),
         pytest.param("gone", [decision("issue", target="99")], "there is no issue '99'", id="no such issue"),
         pytest.param("gone", [decision("perhaps")], "'perhaps' is not one of", id="no such kind"),
     ],
@@ -329,7 +329,7 @@ def test_what_differs_only_in_being_exported_is_told_apart(tree: go_map.PythonTr
 def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
     both = [function("Helper"), function("helper")]
     (fault,) = go_map.build(both, [], tree).faults
-    assert "is already Helper; decide what this one is" in fault
+    assert "already corresponds to Helper; decide about this declaration" in fault
     result = go_map.build(both, [decision("renamed", "helper", "kubelet/worker_pool/elsewhere.py:helper")], tree)
     assert not result.faults
     assert [row.state for row in result.rows] == ["present", "renamed"]

@@ -184,9 +184,10 @@ def test_open_files_are_counted_only_for_who_shows_them(tmp_path: Path, monkeypa
 
 
 def test_file_systems_are_asked_only_for_who_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the page that shows file systems of servers asks the servers.
+    """Only the page that shows network file systems asks their servers.
 
-    A node may have hundreds, a process asks each of them, and the eviction manager reads the machine first.
+    A node may have hundreds of such file systems, a child process asks for each, and the eviction manager reads the
+    machine first.
     """
     asked: list[str] = []
 

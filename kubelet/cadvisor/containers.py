@@ -20,11 +20,12 @@ from pkg import golang, klog
 from pkg.apimachinery import clock
 
 _ID = re.compile(r"[a-z0-9]{64}")
-# The runtime is asked again for an unknown id after this time, in seconds: it may register the container late.
+# The kubelet asks the runtime again for an unknown id after this time, in seconds, because the runtime may register a
+# container late.
 _RETRY_AFTER = 10.0
-# One call that lists all images has this timeout, in seconds, and so have all calls for the images of new sandboxes
-# together, which need one call each. Only the metrics pages show these images, but the eviction manager waits for the
-# answers too.
+# The timeout, in seconds, applies to the call that lists all images, and to all calls together that get the images of
+# new sandboxes, one call for each sandbox. Only the metrics pages show these images, but the eviction manager waits for
+# the responses too.
 IMAGES_TIMEOUT = 5.0
 
 
@@ -129,7 +130,7 @@ class RuntimeContainers:
             self._incomplete.update(dict.fromkeys((missing - found.keys()) | unnamed, now))
 
     def _is_due_locked(self, id: str, now: float) -> bool:
-        """Report whether the runtime has to be asked for this id."""
+        """Report whether the runtime must be asked for this id."""
         asked = self._incomplete.get(id)
         return id not in self._known if asked is None else now - asked >= _RETRY_AFTER
 
@@ -184,11 +185,11 @@ class RuntimeContainers:
         return {image.id: next(iter([*image.repo_tags, *image.repo_digests]), image.id) for image in images}
 
     def _sandbox_images(self, ctx: golang.Context, ids: Sequence[str]) -> dict[str, str]:
-        """Return the images of sandboxes by sandbox id, without those for which there was no time.
+        """Return the images of sandboxes by sandbox id, without those that were not reached before the timeout.
 
-        A call that reaches the timeout ends the loop. If it was the first call, it had all the time there is, and the
-        sandbox gets an empty image. Otherwise a sandbox whose call hangs would be asked for each time, and no other
-        sandbox would be reached.
+        A call that reaches the timeout ends the loop. If it was the first call, it had the whole time, and the sandbox
+        gets an empty image. Otherwise a sandbox whose call hangs would be asked for each time, and no other sandbox
+        would be reached.
         """
         images: dict[str, str] = {}
         limited, cancel = golang.with_timeout(ctx, IMAGES_TIMEOUT)

@@ -33,10 +33,10 @@ _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
 # The names of network file system types begin with this text: nfs, nfs3, nfs4.
 _NFS = "nfs"
-# All NFS servers together get this time, in seconds, in one pass. After a pass that took this long, the servers are
-# left alone for the same time.
+# All NFS servers together get this time, in seconds, in one pass. After a pass that took this long, the kubelet asks no
+# server for the same time.
 LOOK_TIMEOUT = 10.0
-# A server that did not answer, or that used much of the time, is left alone for this time, in seconds.
+# The kubelet does not ask a server that did not answer, or that used much of the time, again for this time, in seconds.
 SILENCE = 60.0
 _SLOW = 1.0
 
@@ -169,7 +169,10 @@ class FileSystems:
 
 
 def _with_disk(mount: Mount) -> Mount:
-    """Replace the virtual device numbers of a btrfs mount by those of its disk. Go: getBtrfsMajorMinorIds"""
+    """Replace the virtual device numbers of a btrfs mount by those of its disk.
+
+    Go: getBtrfsMajorMinorIds
+    """
     if mount.type != _BTRFS or mount.major != 0 or not mount.source.startswith("/dev/"):
         return mount
     try:
@@ -207,7 +210,8 @@ class _Servers:
 
     def __init__(self, clock: clocklib.Clock) -> None:
         self.clock = clock
-        # Any server, and each slow or silent server, may be asked again from these monotonic times, in seconds.
+        # From these monotonic times on, in seconds, the kubelet may ask any server, and the slow or silent server with
+        # this name.
         self.next_look = 0.0
         self.next_try: dict[str, float] = {}
 

@@ -97,8 +97,9 @@ def test_file_system_of_a_directory(proc: Path) -> None:
 
 
 def test_btrfs_has_the_numbers_of_its_disk(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A btrfs mount gets its disk's device numbers, because the kernel invents one for the mount and one for each
-    subvolume.
+    """A btrfs mount gets its disk's device numbers.
+
+    The kernel invents a device number for the mount, and one for each subvolume.
     """
     mounts = f"22 1 253:0 / / rw - ext4 /dev/vda rw\n23 22 0:40 /sub {proc} rw - btrfs /dev/vdb rw\n"
     (proc / "self/mountinfo").write_text(mounts)
@@ -141,7 +142,8 @@ def test_file_systems_for_which_there_is_no_thread_are_left_out() -> None:
 def test_one_thread_asks_all_file_systems(proc: Path) -> None:
     """One thread reads all file systems.
 
-    Each start and end of a thread would wait for busy threads: reading a thousand mounts took a minute.
+    With a thread for each mount, each start and end of a thread waited for busy threads, and reading a thousand mounts
+    took a minute.
     """
     for number in range(50):
         (proc / f"m{number}").mkdir()

@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 class KmsgParser:
-    """Read the kernel log from its beginning, and then each new line. For one thread."""
+    """Read the kernel log from its beginning, and then each new line. Only one thread may use the object."""
 
     def __init__(self, path: str = KMSG) -> None:
         """Open the log. Raise OSError if it does not exist or must not be read, as in a user namespace."""

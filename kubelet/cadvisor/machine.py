@@ -84,10 +84,10 @@ class Machine:
     def _topology(self) -> tuple[tuple[info.Node, ...], int]:
         """Return the topology of the processors, and their number.
 
-        Raise OSError if no file descriptor or memory is free, so that the next call tries again: a result is cached
+        Raise OSError if no file descriptor or memory is free, so that the next call tries again; results are cached
         permanently.
 
-        DIVERGES (safer): on a machine whose files cannot be parsed, the CPUs that this process may use count.
+        DIVERGES (safer): on a machine whose files cannot be parsed, the kubelet counts the CPUs that it may use itself.
         Go: github.com/google/cadvisor/machine/info.go, Info: the machine has no CPUs.
         Why: no pod could run on the node.
         Test: sysinfo_test.py:test_files_that_make_no_sense
@@ -101,7 +101,10 @@ class Machine:
             return (), len(os.sched_getaffinity(0))
 
     def _memory_by_type(self) -> dict[str, info.MemoryInfo]:
-        """Sum up the memory modules by kind, without those that cannot be parsed. Go: GetMachineMemoryByType"""
+        """Sum up the memory modules by kind, without those that cannot be parsed.
+
+        Go: GetMachineMemoryByType
+        """
         found: dict[str, info.MemoryInfo] = {}
         for dimm in sorted((self._root / "sys/devices/system/edac/mc").glob("mc[0-9]*/dimm[0-9]*")):
             try:
@@ -133,7 +136,7 @@ class Machine:
         return any(not processes.is_ignored_device(name) for name in names)
 
     def _disk(self, directory: Path) -> info.DiskInfo | None:
-        """Return None if the device is not a disk, or is one of several paths to the same disk."""
+        """Return the disk, or None if the device is not a disk or is one of several paths to the same disk."""
         try:
             hidden = (directory / "hidden").exists() and (directory / "hidden").read_text().strip() == "1"
             if hidden or directory.name.startswith(_NO_DISKS):

@@ -2,8 +2,8 @@
 
 DIVERGES (platform): the kubelet reads statistics on demand, and keeps them for a second. A rate refers to the sample of
 ten to twenty seconds ago, or to the oldest sample if there is no other.
-Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: reads each container about every ten
-seconds, and returns the values of the last read.
+Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: cAdvisor reads each container about
+every ten seconds, and returns the values of the last read.
 Why: Python runs one thread at a time, and would spend it on reading hundreds of containers that no caller asks for.
 Test: manager_test.py:test_figures_are_kept_for_a_second, manager_test.py:test_rates_are_of_ten_to_twenty_seconds
 
@@ -239,7 +239,7 @@ class Manager:
         spec.has_filesystem = True
 
     def _interfaces(self, pid: int) -> list[info.InterfaceStats]:
-        """Return the network interfaces of a process; none if it has ended."""
+        """Return the network interfaces of a process, or an empty list if the process has ended."""
         try:
             return processes.network_stats(self._proc, pid)
         except (OSError, ValueError) as err:

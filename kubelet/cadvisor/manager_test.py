@@ -206,8 +206,9 @@ def test_figures_are_kept_for_a_second(node: Node) -> None:
 
 
 def test_rates_are_of_ten_to_twenty_seconds(node: Node) -> None:
-    """Rates refer to ten to twenty seconds, however often a caller asks. The container uses a millicore more each
-    second.
+    """Rates refer to ten to twenty seconds, however often a caller asks.
+
+    In each second, the container uses a millicore more than in the previous one.
     """
     used, rates = 0, []
     for second in range(45):

@@ -45,7 +45,7 @@ class OomInstance:
 
 
 class OomParser:
-    """Read the kernel log. For one thread."""
+    """Read the kernel log. Only one thread may use the object."""
 
     def __init__(self, parser: KmsgParser | None = None) -> None:
         """Open the log. Raise OSError if it cannot be read."""

@@ -13,7 +13,7 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from pkg.util import procfs
 
-# These interfaces lead out of no container, or are one end of another container's.
+# These interfaces do not connect a container with the outside, or are one end of another container's connection.
 _IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
 # A line of /proc/PID/net/dev has the name, then eight numbers for received and eight for sent data.
 _DEV_FIELDS = 17
@@ -31,7 +31,7 @@ MAX_INTERFACES = 256
 def count_open_files(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
     """Fill in the open files of these processes, and the limits of `root_pid`, the container's first process (0: none).
 
-    The call takes a system call for each open file, and each system call lets other threads run.
+    The function makes a system call for each open file, and other threads may run at each system call.
     """
     left = MAX_EXAMINED_FILES
     for pid in pids[:MAX_EXAMINED_PROCESSES]:
@@ -44,7 +44,8 @@ def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) ->
     """Add the open files of a process, or none if it has ended, and return how many were checked for sockets.
 
     DIVERGES (safer): beyond MAX_EXAMINED_FILES of a cgroup, the kubelet counts files but not the sockets among them.
-    Go: github.com/google/cadvisor/container/libcontainer/handler.go, processStatsFromProcs: has no limit.
+    Go: github.com/google/cadvisor/container/libcontainer/handler.go, processStatsFromProcs: cAdvisor examines all
+    files.
     Why: thousands of processes may each have a million open files, and all callers that ask for statistics would wait.
     Test: processes_test.py:test_only_so_many_files_are_looked_at
     """

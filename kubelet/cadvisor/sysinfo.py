@@ -55,7 +55,7 @@ def get_nodes_info(root: Path) -> tuple[tuple[info.Node, ...], int]:
 
 
 def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
-    """Return the huge pages, ordered by directory name; none if the kernel has no huge pages.
+    """Return the huge pages, ordered by directory name. The result is empty if the kernel has no huge pages.
 
     Raise OSError or ValueError if a number cannot be read.
     """
@@ -206,7 +206,7 @@ def _distances(directory: Path) -> tuple[int, ...]:
 
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, Path]]:
-    """List entries such as cpu0 and cpu1 by number; none if the directory is missing. Raise OSError."""
+    """List entries such as cpu0 and cpu1 by number; the list is empty if the directory is missing. Raise OSError."""
     pattern = re.compile(rf"{kind}(\d+)")
     try:
         names = [entry.name for entry in directory.iterdir()]
@@ -232,8 +232,9 @@ def _is_online(cpu: int, online: frozenset[int] | None) -> bool:
 
 
 def _topology_number(cpu: Path, name: str) -> int | None:
-    """Return a number, or None if the file is missing, as for a processor that goes offline. Raise OSError or
-    ValueError.
+    """Return a number, or None if the file is missing, as for a processor that goes offline.
+
+    Raise OSError or ValueError if the file cannot be read or parsed.
     """
     try:
         return _number(cpu / "topology" / name)

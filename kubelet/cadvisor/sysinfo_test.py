@@ -23,9 +23,10 @@ from pkg.apimachinery.util.runtime.testing import raising
 
 @dataclass(frozen=True)
 class Expected:
-    """Describe a machine: its counts; the nodes' numbers, memory in MiB and distances; the threads of the first and the
-    last core; the caches of the first core and of the first node; and, by node, the numbers of the caches that some
-    cores share.
+    """Describe the expected values of a machine.
+
+    They are its counts; the nodes' numbers, memory in MiB and distances; the threads of the first and the last core;
+    the caches of the first core and of the first node; and, by node, the numbers of the caches that some cores share.
     """
 
     cpus: int

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeCadvisor:
-    """Return what the test has set. Every method raises `err`, those about file systems also `fs_err`."""
+    """Return the values that the test has set.
+
+    Every method raises `err` if it is set; methods about file systems also raise `fs_err`.
+    """
 
     machine: cadvisorapi.MachineInfo = field(
         default_factory=lambda: cadvisorapi.MachineInfo(num_cores=1, memory_capacity=2**30)

@@ -25,11 +25,10 @@ class Interface(Protocol):
     def container_info_v2(
         self, name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapiv2.ContainerInfo]:
-        """Return the container of this cgroup name ("/" is the machine), and its descendants if the request is
-        recursive.
+        """Return the container with this cgroup name, and its descendants if the request is recursive.
 
-        The keys are cgroup names. Raise LookupError if there is no such container, and OSError or ValueError if it
-        cannot be read.
+        "/" is the machine. The keys are cgroup names. Raise LookupError if there is no such container, and OSError or
+        ValueError if it cannot be read.
         """
         ...
 

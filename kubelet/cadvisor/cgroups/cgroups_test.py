@@ -288,8 +288,9 @@ def test_v2_what_cannot_be_read_is_not_nothing(
 
 
 def test_file_that_the_kernel_does_not_offer(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that the kernel does not support, such as the pressure of a kernel without PSI, or the processes of a
-    cgroup that holds only threads, count as empty.
+    """Files that the kernel does not support count as empty.
+
+    Examples are the pressure of a kernel without PSI, and the processes of a cgroup that holds only threads.
     """
 
     def read(path: str) -> str:
@@ -389,8 +390,9 @@ def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:
 def test_time_to_come_that_a_container_has_set(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, version: str, seconds: int
 ) -> None:
-    """A creation time in the future is ignored. `os.stat` is replaced because the test's file system may refuse such
-    times.
+    """A creation time in the future is ignored.
+
+    The test replaces `os.stat`, because its file system may refuse such times.
     """
     here: cgroups.Cgroups = request.getfixturevalue(version)
     name = APP_V1 if version == "v1" else APP_V2

@@ -47,7 +47,10 @@ class Cgroups(Protocol):
         ...
 
     def processes(self, name: str) -> list[int]:
-        """List the ids of the cgroup's own processes; none if the cgroup no longer exists. Raise OSError."""
+        """List the ids of the cgroup's own processes. Raise OSError.
+
+        The list is empty if the cgroup no longer exists.
+        """
         ...
 
 

@@ -142,7 +142,7 @@ def _memory(path: str) -> info.MemoryStats:
         total_inactive_file=inactive_file,
         failcnt=files.number(path, "memory.failcnt"),
         kernel_usage=files.number_or_zero(path, "memory.kmem.usage_in_bytes"),
-        # The counters of the cgroup itself serve for both, as in cAdvisor.
+        # Both fields get the counters of the cgroup itself, as in cAdvisor.
         container_data=faults,
         hierarchical_data=faults,
     )

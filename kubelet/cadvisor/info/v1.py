@@ -311,8 +311,10 @@ class Core(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """Describe a NUMA node: its memory in bytes, the caches that its cores share, its distances to all nodes (10 to
-    itself).
+    """Describe a NUMA node.
+
+    The memory is in bytes. `caches` are those that the node's cores share. `distances` lists the distance to each node;
+    a node's distance to itself is 10.
     """
 
     id: int = 0

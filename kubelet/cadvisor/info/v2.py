@@ -146,7 +146,7 @@ def container_stats_from_v1(
 
 
 def _filesystem_from_v1(container_name: str, filesystems: list[v1.FsStats]) -> FilesystemStats | None:
-    """Return None for a container on several devices, because a single value does not exist."""
+    """Return the usage of a container's file system, or None if the container is not on exactly one device."""
     if len(filesystems) > 1 and container_name != "/":
         klog.v(4).info_s(
             "Failed to handle multiple devices for container, skipping its file systems", name=container_name

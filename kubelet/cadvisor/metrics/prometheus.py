@@ -178,7 +178,7 @@ _FILE_SYSTEMS = (
         COUNTER, lambda fs: fs.weighted_io_time / 1e9),
 )  # fmt: skip
 
-# Go takes the milliseconds of file system times for nanoseconds. This code repeats the error, so that the values of
+# Go treats the milliseconds of file system times as nanoseconds. This code repeats the error, so that the values of
 # different nodes can be compared.
 _DISKS = (
     _io("container_fs_reads_bytes_total", "Bytes read.", lambda d: d.io_service_bytes, "Read"),

@@ -163,8 +163,9 @@ def test_network_and_disks() -> None:
 
 
 def test_file_systems_of_the_machine() -> None:
-    """A disk of both the cgroup and the file systems appears once, because Prometheus rejects a page with duplicate
-    labels.
+    """A disk of both the cgroup and the file systems appears once.
+
+    Prometheus rejects a page with duplicate labels.
     """
     machine = container("/")
     stats = machine.stats[0]

@@ -15,7 +15,7 @@ ERR_IMAGE_VOLUME_MOUNT_FAILED = "ImageVolumeMountFailed"
 
 
 class RemoteError(grpcstatus.StatusError):
-    """Signal that the runtime refused a call or was not reached.
+    """Signal that the runtime refused a call or could not be reached.
 
     `code` is the gRPC status code, `message` the runtime's text. The string form is that of Go.
     """
@@ -38,7 +38,7 @@ class InvalidResponseError(UncodedError, ValueError):
 class RemoteCanceledError(RemoteError, golang.Canceled):
     """Signal that the caller's context was cancelled during the call.
 
-    The class is a `golang.Canceled` too, so that callers that handle that need not know gRPC.
+    The class is a `golang.Canceled` too, so that callers that handle `Canceled` need not know gRPC.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,10 @@ class RemoteCanceledError(RemoteError, golang.Canceled):
 
 
 def status_code(err: BaseException | None) -> grpc.StatusCode:
-    """Return the error's code: OK for None, UNKNOWN for an error that is not from a call. Go: status.Code"""
+    """Return the error's code: OK for None, UNKNOWN for an error that is not from a call.
+
+    Go: status.Code
+    """
     return grpcstatus.code(err) or grpc.StatusCode.UNKNOWN
 
 

@@ -68,7 +68,7 @@ class _Recorder:
     errors: dict[str, list[Exception]] = field(default_factory=dict)
 
     def inject_error(self, method: str, err: Exception) -> None:
-        """Let the next call of the method raise this error, after earlier injected ones."""
+        """Make the next call of the method raise this error, after earlier injected ones."""
         with self.lock:
             self.errors.setdefault(method, []).append(err)
 
@@ -136,7 +136,7 @@ class FakeRuntimeService(_Recorder):
             self.containers = {c.status.id: c for c in containers}
 
     def exit_container(self, container_id: str, exit_code: int, reason: str = "") -> None:
-        """Let a container exit by itself."""
+        """Make a container exit by itself."""
         with self.lock:
             self._exit_locked(container_id, exit_code, reason)
 

@@ -328,7 +328,7 @@ def test_dangling_log_links_of_dead_containers_go(
         crierror.RemoteError(grpc.StatusCode.UNAVAILABLE, "is away"),
         crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "hangs"),
         # If the file system cut the name of a link, the ID in it is only the beginning of the container's ID.
-        crierror.InvalidResponseError("status.Id is 'aaaa', and not the 'aaa' that was asked for"),
+        crierror.InvalidResponseError("status.Id is 'aaaa', but the request was for 'aaa'"),
     ],
     ids=str,
 )

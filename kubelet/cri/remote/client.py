@@ -119,7 +119,7 @@ class _Channels:
         use.channel.close()
 
     def close(self) -> None:
-        """End the active calls, and let later ones fail."""
+        """End the active calls, and make later ones fail."""
         with self._lock:
             self._closed = True
             channels = [*self._idle, *(use.channel for use in self._uses)]
@@ -184,7 +184,10 @@ class GRPCClient:
             return self._invoke(span.ctx, self._methods[method], request, timeout)
 
     def _start_span(self, ctx: golang.Context, method: str) -> tracing.Span:
-        """Start the span of a call. Go: otelgrpc.NewClientHandler"""
+        """Start the span of a call.
+
+        Go: otelgrpc.NewClientHandler
+        """
         name = f"runtime.v1.{self._service}/{method}"
         attributes = {"rpc.system.name": "grpc", "rpc.method": name, "server.address": self._path}
         return self._tracer.start(ctx, name, attributes, tracing.Kind.CLIENT)
@@ -269,7 +272,7 @@ class GRPCClient:
 def _shorter(timeout: float | None, remaining: float | None) -> float | None:
     """Return the shorter of the two times, or None if both are None.
 
-    The maximum keeps gRPC from taking a very long time for one that has already passed.
+    The result is at most MAX_REMAINING, because gRPC treats a very long time as one that has already passed.
     """
     given = [seconds for seconds in (timeout, remaining) if seconds is not None]
     return min(*given, golang.MAX_REMAINING) if given else None

@@ -3,8 +3,8 @@
 Go: k8s.io/cri-client/pkg/remote_runtime.go, pkg/kubelet/cri/remote/remote_runtime.go in 1.27
 
 DIVERGES (platform): the kubelet gets lists with unary calls, even if the feature gate CRIListStreaming is on.
-Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: streams a list if the gate is on,
-which it is not by default, and the runtime supports the streaming calls.
+Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: the Go kubelet streams a list if
+the gate, which is off by default, is on and the runtime supports the streaming calls.
 Why: the Python package with the CRI's messages, cri-api, lacks the streaming calls.
 Test: remote_runtime_test.py:test_lists_are_not_streamed
 """
@@ -27,7 +27,7 @@ from pkg.component_base.logs import logreduction
 from pkg.util import exec as utilexec
 
 # DIVERGES (safer): the error of a failed command contains at most this many bytes of its stderr.
-# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).execSyncV1: has no limit.
+# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).execSyncV1: the error contains the whole stderr.
 # Why: the error becomes part of the log and of events.
 # Test: remote_runtime_test.py:test_exec_sync_shows_the_beginning_of_endless_complaints
 MAX_STDERR_LENGTH = 10 * 1024
@@ -38,7 +38,10 @@ _MAX_DURATION = (2**63 - 1) // 10**9
 
 
 class ContainerStatusNilError(Exception):
-    """Signal that the runtime's response has no status. Go: ErrContainerStatusNil"""
+    """Signal that the runtime's response has no status.
+
+    Go: ErrContainerStatusNil
+    """
 
     def __init__(self) -> None:
         super().__init__("container status is nil")
@@ -397,7 +400,8 @@ class RemoteRuntimeService:
         """Call like _call, but log the same failure of the same object only once a minute.
 
         DIVERGES (safer): the kubelet logs the same failure of a list, or of the runtime's status, once a minute.
-        Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).listPodSandboxV1: logs each failure.
+        Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).listPodSandboxV1: the Go kubelet logs each
+        failure.
         Why: the kubelet makes these calls every second, and all of them fail while the runtime is down.
         Test: remote_runtime_test.py:test_repeated_failures_are_logged_once
         """

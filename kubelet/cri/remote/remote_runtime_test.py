@@ -286,7 +286,7 @@ def test_calls_that_are_ended_leave_no_memory() -> None:
 
 
 class _Nonsense(grpc.GenericRpcHandler):
-    """Answer each call with bytes that are not a message."""
+    """Respond to each call with bytes that are not a message."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\xff\xff")
@@ -569,9 +569,9 @@ def test_status_of_another_container_or_sandbox_is_refused(
     sandbox_id, container_id = run_container(service)
     server.runtime.faults.lie("ContainerStatus", rename)
     server.runtime.faults.lie("PodSandboxStatus", rename)
-    with pytest.raises(errors.InvalidResponseError, match="is 'other', and not the"):
+    with pytest.raises(errors.InvalidResponseError, match="is 'other', but the request was for"):
         service.container_status(CTX, container_id, False)
-    with pytest.raises(errors.InvalidResponseError, match="is 'other', and not the"):
+    with pytest.raises(errors.InvalidResponseError, match="is 'other', but the request was for"):
         service.pod_sandbox_status(CTX, sandbox_id, False)
 
 

@@ -46,14 +46,14 @@ def _verify_id(found: str, asked: str) -> None:
     """Raise errors.InvalidResponseError if the ids differ.
 
     DIVERGES (safer): the kubelet rejects a status with another id than the requested one.
-    Go: k8s.io/cri-client/pkg/utils.go, verifyContainerStatus: accepts any id that is not empty.
+    Go: k8s.io/cri-client/pkg/utils.go, verifyContainerStatus: the Go kubelet accepts any id that is not empty.
     Why: the pod would keep the status of another container or sandbox until its next change.
     Test: remote_runtime_test.py:test_status_of_another_container_or_sandbox_is_refused
     """
     if not found:
         raise errors.InvalidResponseError("status.Id is not set")
     if found != asked:
-        raise errors.InvalidResponseError(f"status.Id is {found!r}, and not the {asked!r} that was asked for")
+        raise errors.InvalidResponseError(f"status.Id is {found!r}, but the request was for {asked!r}")
 
 
 def _one_line(message: object) -> str:

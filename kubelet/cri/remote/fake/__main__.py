@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         help="delay calls of a method by this time; * means every method",
     )
     parser.add_argument(
-        "--pull-delay", type=float, default=0.0, metavar="SECONDS", help="let each image pull take this time"
+        "--pull-delay", type=float, default=0.0, metavar="SECONDS", help="make each image pull take this time"
     )
     parser.add_argument("--no-events", action="store_true", help="do not implement GetContainerEvents")
     parser.add_argument("--write-logs", action="store_true", help="write a line to each container's log file")

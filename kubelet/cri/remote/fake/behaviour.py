@@ -42,7 +42,7 @@ def from_json(text: str) -> Behaviour:
         values = msgspec.json.decode(text, type=dict[str, object])
         unknown = sorted(set(values) - set(known))
         if unknown:
-            raise ValueError(f"unknown field {', '.join(unknown)}; there are {', '.join(known)}")
+            raise ValueError(f"unknown field {', '.join(unknown)}; the known fields are {', '.join(known)}")
         return msgspec.convert(values, Behaviour)
     except (ValueError, msgspec.DecodeError) as err:
         raise ValueError(f"fake container behaviour: {err}") from err
@@ -89,10 +89,10 @@ class Behaviours:
         pod: str | None = None,
         times: int | None = None,
     ) -> None:
-        """Add a rule for containers whose image and command contain these texts, and whose own and pod's name are
-        these.
+        """Add a rule for containers with this image, command, name and pod.
 
-        The rule holds for the first `times` such containers.
+        The container's image and command must contain the texts; its name and its pod's name must be equal to them. The
+        rule holds for the first `times` such containers.
         """
         with self._lock:
             self._rules.insert(0, _Rule(behaviour, image, command, name, pod, times))

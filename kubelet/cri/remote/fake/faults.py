@@ -92,7 +92,7 @@ class Faults:
         sandbox: str = "",
         match: Match | None = None,
     ) -> Fault:
-        """Let calls fail: the next `times`, or all until the fault is removed. `match` checks the request."""
+        """Make calls fail: the next `times`, or all until the fault is removed. `match` checks the request."""
         error = errors.RemoteError(code, message)
         return self._add(Fault(method, sandbox, error=error, times=times, match=match))
 
@@ -105,7 +105,7 @@ class Faults:
         match: Match | None = None,
         answer: bool = False,
     ) -> Fault:
-        """Let calls hang until the fault is removed or the caller gives up. `match` checks the request.
+        """Make calls hang until the fault is removed or the caller gives up. `match` checks the request.
 
         With `answer`, a call hangs after its work; otherwise it hangs before.
         """
@@ -114,7 +114,7 @@ class Faults:
     def lie(
         self, method: str, change: Change, *, sandbox: str = "", times: int | None = None, match: Match | None = None
     ) -> Fault:
-        """Let calls do their work and return a changed response. `match` checks the request."""
+        """Make calls do their work but return a changed response. `match` checks the request."""
         return self._add(Fault(method, sandbox, change=change, times=times, match=match, answer=True))
 
     def remove(self, fault: Fault) -> None:

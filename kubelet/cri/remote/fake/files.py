@@ -14,7 +14,7 @@ def notice(container: Container) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a process's output into lines, with empty ones; an empty text has none."""
+    """Split a process's output into lines, including empty ones. An empty text has no lines."""
     return text.removesuffix("\n").split("\n") if text else []
 
 

@@ -14,7 +14,7 @@ from kubelet.cri.remote.fake.sandboxes import Container, Sandbox
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """Represent a command in a container for the function that simulates it. For that function's thread.
+    """Represent a command in a container for the function that simulates it. Only that function's thread may use it.
 
     `stdin` ends when the client has sent all data. Writing raises OSError if the client has closed its connection. With
     `tty`, output to `stderr` appears on `stdout`.
@@ -84,7 +84,7 @@ class Ports:
             self._targets[pod_uid, port] = target
 
     def find(self, sandbox: Sandbox, port: int) -> Target:
-        """Return the target of a port; without one, the pod's own address, on which a test may listen."""
+        """Return the target of a port, or else the pod's own address, on which a test may listen."""
         with self._lock:
             target = self._targets.get((sandbox.config.metadata.uid, port))
         return target or (sandbox.ip or "127.0.0.1", port)

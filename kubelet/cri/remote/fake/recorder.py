@@ -16,7 +16,7 @@ from google.protobuf import json_format
 class Call:
     """Record a call and its response or error."""
 
-    start: float  # In seconds, from the start of the recording.
+    start: float  # The time is in seconds from the start of the recording.
     duration: float  # seconds
     method: str
     request: Any

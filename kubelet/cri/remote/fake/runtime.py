@@ -137,14 +137,14 @@ class FakeRuntime:
             return found[id]
 
     def end_container(self, container_id: str, exit_code: int, *, oom_killed: bool = False) -> None:
-        """Let the process of a running container exit now."""
+        """End the process of a running container now."""
         with self._lock:
             container = self._container_locked(container_id)
             if container.state == RUNNING:
                 self._end_locked(container, exit_code, oom_killed=oom_killed)
 
     def end_sandbox(self, sandbox_id: str) -> None:
-        """Let a sandbox become not ready by itself and kill its containers, as after a reboot."""
+        """Make a sandbox not ready and kill its containers, as a reboot does."""
         with self._lock:
             self._stop_sandbox_locked(self._store.sandboxes[sandbox_id])
 
@@ -625,7 +625,7 @@ class FakeRuntime:
     # The methods above share the following ones.
 
     def _settle_locked(self) -> None:
-        """Let the containers exit whose run time is over."""
+        """End the containers whose run time is over."""
         for container in self._store.due(self.clock.monotonic()):
             behaviour = container.behaviour
             self._end_locked(container, behaviour.exit_code, oom_killed=behaviour.oom_killed)

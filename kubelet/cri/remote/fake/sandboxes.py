@@ -141,8 +141,9 @@ def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:
 
 
 class Store:
-    """Store sandboxes and containers. Not thread-safe: the runtime's lock guards it. Each change increases
-    `generation`.
+    """Store sandboxes and containers. Each change increases `generation`.
+
+    The class is not thread-safe; the runtime's lock guards it.
     """
 
     def __init__(self) -> None:
@@ -182,7 +183,7 @@ class Store:
         container.sandbox.containers.pop(container.id, None)
 
     def end_container_at(self, container: Container, when: float) -> None:
-        """Let the container exit at this time, or at its earlier exit time."""
+        """Make the container exit at this time, unless its exit time is earlier."""
         if container.ends_at is None or when < container.ends_at:
             container.ends_at = when
             heapq.heappush(self._ends, (when, container.id))

@@ -38,7 +38,7 @@ class FakeServer:
         self._workers: futures.ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Listen, and serve calls from the return of this method on. Raise OSError."""
+        """Start to listen and to serve calls. Raise OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         self._workers = futures.ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="fake-cri")

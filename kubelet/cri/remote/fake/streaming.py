@@ -204,8 +204,9 @@ class _Output(io.RawIOBase):
 
 
 def _exited(code: int) -> metav1.Status:
-    """Return the status of a command that exited. Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/exec.go,
-    ServeExec
+    """Return the status of a command that exited.
+
+    Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/exec.go, ServeExec
     """
     if not code:
         return metav1.Status(status="Success")

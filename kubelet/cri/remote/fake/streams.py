@@ -54,8 +54,9 @@ class Streams:
         self._lock = threading.Lock()  # The lock is held while a frame is made and sent.
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Send data on a stream, and end the stream if `end` is set. Raise OSError if the client has closed its
-        connection.
+        """Send data on a stream, and end the stream if `end` is set.
+
+        Raise OSError if the client has closed its connection.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Return statistics of the fake containers, which are equal so that tests can check sums.
+"""Return statistics of the fake containers, which are all equal so that tests can check sums.
 
 Times are nanoseconds, as in the CRI.
 """

@@ -52,7 +52,7 @@ class PluginManager:
 
         DIVERGES (safer): if the kubelet cannot watch the plugins' sockets at the start, it tries again every ten
         seconds.
-        Go: pkg/kubelet/pluginmanager/plugin_manager.go, (*pluginManager).Run: tries once.
+        Go: pkg/kubelet/pluginmanager/plugin_manager.go, (*pluginManager).Run: the Go kubelet tries once.
         Why: if a root pod temporarily uses all of root's inotify instances, no plugin would ever register.
         Test: plugin_manager_test.py:test_sockets_are_watched_once_that_is_possible
         """

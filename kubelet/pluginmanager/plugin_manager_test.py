@@ -25,7 +25,7 @@ from pkg.component_base.metrics import legacyregistry
 from pkg.golang.testing import frames_kept_after, out_of_threads, out_of_threads_here
 
 VERSIONS = "v1beta1 v1beta2"
-# A time, in seconds, that is longer than any backoff.
+# This time, in seconds, is longer than any backoff.
 _LONG = 600.0
 
 
@@ -226,7 +226,7 @@ def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:
     refused(world, old)
     old.stop()
     world.handler.validate_err = None
-    # The clock stands still, so the backoff has not ended.
+    # The clock does not advance, so the backoff has not ended.
     assert world.plugin("example").expect_status().plugin_registered
 
 

@@ -26,7 +26,7 @@ class Timestamp:
     """Represent a time that annotations contain with nine fractional digits.
 
     DIVERGES (platform): in the times that the kubelet writes into annotations of pods, the last three digits are zeros.
-    Go: pkg/kubelet/types/types.go, (*Timestamp).GetString: writes nanoseconds.
+    Go: pkg/kubelet/types/types.go, (*Timestamp).GetString: the Go kubelet writes nanoseconds.
     Why: Python's datetime has a resolution of microseconds.
     Test: types_test.py:test_timestamp
     """

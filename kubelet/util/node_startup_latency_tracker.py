@@ -34,7 +34,7 @@ class BasicNodeStartupLatencyTracker:
         try:
             self._boot_time: datetime.datetime | None = get_boot_time()
         except OSError:
-            self._boot_time = None  # The metrics lack the durations since the boot then.
+            self._boot_time = None  # Without a boot time, the metrics lack the durations since the boot.
         self._kubelet_start_time = self._clock.steady()
         # The lock guards the fields below.
         self._lock = threading.Lock()

@@ -27,10 +27,10 @@ CGROUP_ROOT = "/sys/fs/cgroup"
 
 @contextmanager
 def create_listener(endpoint: str, listen: Callable[[str], object]) -> Iterator[None]:
-    """Provide a socket for its owner alone while the block runs. A socket left behind by an earlier process is
-    replaced.
+    """Provide a socket for its owner alone while the block runs.
 
-    `listen` gets the URL of the socket to create, which is renamed to its final name when it is ready. Raise OSError.
+    The socket replaces one that an earlier process left behind. `listen` gets the URL of the socket to create, which is
+    renamed to its final name when it is ready. Raise OSError.
     """
     path = Path(endpoint.removeprefix("unix://"))
     filesystem.mkdir_all(path.parent, 0o750)

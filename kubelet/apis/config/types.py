@@ -147,7 +147,10 @@ class FormatOptions(msgspec.Struct, kw_only=True):
 
 
 class LoggingConfiguration(msgspec.Struct, kw_only=True):
-    """Describe logging. Go: k8s.io/component-base/logs/api/v1/types.go"""
+    """Describe logging.
+
+    Go: k8s.io/component-base/logs/api/v1/types.go
+    """
 
     format: str = field(default="", name="format")
     flush_frequency: TimeOrMetaDuration = field(default=0.0, name="flushFrequency")
@@ -157,7 +160,10 @@ class LoggingConfiguration(msgspec.Struct, kw_only=True):
 
 
 class TracingConfiguration(msgspec.Struct, kw_only=True):
-    """Describe the export and the sampling of spans. Go: k8s.io/component-base/tracing/api/v1/types.go"""
+    """Describe the export and the sampling of spans.
+
+    Go: k8s.io/component-base/tracing/api/v1/types.go
+    """
 
     endpoint: str | None = field(default=None, name="endpoint")
     sampling_rate_per_million: Int32 | None = field(default=None, name="samplingRatePerMillion")
@@ -245,7 +251,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     runtime_request_timeout: Duration = field(default=0.0, name="runtimeRequestTimeout")
     hairpin_mode: str = field(default="", name="hairpinMode")
     max_pods: Int32 = field(default=0, name="maxPods")
-    # The field counts only in standalone mode; otherwise the API server assigns the CIDR.
+    # The field has an effect only in standalone mode; otherwise the API server assigns the CIDR.
     pod_cidr: str = field(default="", name="podCIDR")
     # -1 means as many as the node can allocate.
     pod_pids_limit: Int64 = field(default=0, name="podPidsLimit")
@@ -264,7 +270,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     kube_api_burst: Int32 = field(default=0, name="kubeAPIBurst")
 
     serialize_image_pulls: bool = field(default=False, name="serializeImagePulls")
-    # None means no limit. The value counts only if pulls are not serialized.
+    # None means no limit. The value has an effect only if pulls are not serialized.
     max_parallel_image_pulls: Int32 | None = field(default=None, name="maxParallelImagePulls")
 
     # These fields control eviction. They map signal names to quantities or percentages, and to durations for grace

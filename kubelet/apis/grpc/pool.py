@@ -12,7 +12,8 @@ from pkg import golang
 
 # The maximum number of threads of a server. A call occupies a thread while it waits for its request or for a plugin.
 # DIVERGES (platform): when MAX_THREADS gRPC calls to the kubelet run, a further call waits until one of them ends.
-# Go: google.golang.org/grpc/server.go, (*Server).serveStreams: has a goroutine for each call, without a limit.
+# Go: google.golang.org/grpc/server.go, (*Server).serveStreams: the Go server starts a goroutine for each call, without
+# a limit.
 # Why: in Python each call needs a thread, and the number of threads of a process is limited.
 # Test: pool_test.py:test_no_more_calls_run_than_there_may_be_threads
 MAX_THREADS = 100

@@ -15,7 +15,7 @@ from pkg.apimachinery.util.runtime import contain
 
 # The time, in seconds, in which the request of a call must arrive after a thread has begun to wait for it.
 # DIVERGES (safer): the kubelet cancels a gRPC call whose request does not arrive within REQUEST_TIMEOUT.
-# Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: has no limit.
+# Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: the Go server waits for the request without a limit.
 # Why: a client that begins calls and sends nothing would occupy all threads of the server.
 # Test: requests_test.py:test_calls_without_a_request_keep_no_thread_from_others
 REQUEST_TIMEOUT = 5.0

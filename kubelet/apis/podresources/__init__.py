@@ -1,4 +1,4 @@
-"""Serve local agents the devices, CPUs and memory that are assigned to containers, on a socket.
+"""Report, over a socket, the devices, CPUs and memory of containers to agents on the node.
 
 Go: pkg/kubelet/apis/podresources
 """

@@ -30,7 +30,7 @@ class PodsProvider(Protocol):
     def get_pods(self) -> list[v1.Pod]: ...
 
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
-        """Find a pod; None also if it has ended."""
+        """Return a pod, or None if it does not exist or has ended."""
 
 
 class CPUsProvider(Protocol):

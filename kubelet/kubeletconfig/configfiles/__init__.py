@@ -1,4 +1,7 @@
-"""Load the configuration from files. Go: pkg/kubelet/kubeletconfig/configfiles"""
+"""Load the configuration from files.
+
+Go: pkg/kubelet/kubeletconfig/configfiles
+"""
 
 from kubelet.kubeletconfig.configfiles.configfiles import FsLoader
 

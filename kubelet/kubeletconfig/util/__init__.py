@@ -1,1 +1,4 @@
-"""Help to read the configuration. Go: pkg/kubelet/kubeletconfig/util"""
+"""Provide helpers that read the configuration.
+
+Go: pkg/kubelet/kubeletconfig/util
+"""

@@ -16,7 +16,10 @@ class PluginHandler(Protocol):
     """
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raise an error if the plugin is unsuitable, such as an unknown version; the plugin gets its message."""
+        """Raise an error if the plugin is unsuitable, for example because its version is unknown.
+
+        The plugin gets the error's message.
+        """
         ...
 
     def register_plugin(

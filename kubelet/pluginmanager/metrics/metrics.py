@@ -51,8 +51,9 @@ class TotalPluginsCollector(Collector):
 
 
 def _text(plugin: cache.PluginInfo) -> str:
-    """Return the path of the plugin's socket as valid text, because one invalid name would hide all metrics of the
-    kubelet.
+    """Return the path of the plugin's socket as valid text.
+
+    One invalid name would hide all metrics of the kubelet.
     """
     return os.fsencode(plugin.socket_path).decode(errors="replace")
 

@@ -111,8 +111,8 @@ def _validate(
 def _refusal(client: api_pb2_grpc.RegistrationStub, socket_path: str, what: str) -> RegisterPluginError:
     """Report an error to the plugin, and return it for the caller to raise.
 
-    The caller must not keep it in a variable: the error and the plugin's messages would stay in memory until the next
-    garbage collection.
+    The caller must not keep the error in a variable: the error and the plugin's messages would stay in memory until the
+    next garbage collection.
     """
     err = RegisterPluginError(what)
     try:

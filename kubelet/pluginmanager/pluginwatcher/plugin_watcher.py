@@ -82,7 +82,8 @@ class Watcher:
         """Scan everything again after a failure, and stop the watch when ctx has ended.
 
         DIVERGES (safer): the kubelet tries again every ten seconds to watch or read a directory after a failure.
-        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).traversePluginDir: tries once.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).traversePluginDir: the Go kubelet
+        tries once.
         Why: if all of root's inotify watches are temporarily in use, no plugin below the directory would register.
         Test: plugin_watcher_test.py:test_directory_that_could_not_be_watched_is_tried_again
         """
@@ -103,7 +104,8 @@ class Watcher:
         """Watch the parent directory, to notice that the plugins' directory was removed or moved.
 
         DIVERGES (safer): the kubelet creates and watches the plugins' directory again if it was removed or moved away.
-        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: does not notice that.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: the Go kubelet does not notice
+        that.
         Why: no plugin could register until the kubelet is restarted.
         Test: plugin_watcher_test.py:test_directory_that_was_taken_away_is_made_and_watched_anew
         """
@@ -208,7 +210,8 @@ class Watcher:
         """Treat all existing sockets as new, and missing ones as removed.
 
         DIVERGES (safer): when the kernel has dropped inotify events, the kubelet scans all sockets again.
-        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: only logs the loss.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: the Go kubelet only logs the
+        loss.
         Why: plugins would stay unknown, or registered without a socket.
         Test: plugin_watcher_test.py:test_lost_events_are_made_up_for
         """

@@ -26,8 +26,9 @@ class ObjectCache(Generic[T]):
         self._entries: dict[str, tuple[float, T]] = {}
 
     def get(self, key: str) -> T:
-        """Return the value for the key; `updater` creates it if there is none or it is too old. Raise the updater's
-        error.
+        """Return the value for the key; `updater` creates a value that is missing or too old.
+
+        Raise the updater's error.
         """
         with self._lock:
             entry = self._entries.get(key)

@@ -16,7 +16,7 @@ _BLANKS = " \t"
 # A line may have this number of bytes, as with Go's scanner.
 MAX_LINE = 64 * 1024
 # DIVERGES (safer): the kubelet reads a container's file of variables up to MAX_FILE bytes, and rejects a larger one.
-# Go: pkg/kubelet/util/env/env_util.go, ParseEnv: has no limit.
+# Go: pkg/kubelet/util/env/env_util.go, ParseEnv: the Go kubelet reads a file of any size.
 # Why: a container could keep the kubelet reading for as long as it writes.
 # Test: env_util_test.py:test_size_is_limited
 MAX_FILE = 1 << 20
@@ -78,7 +78,7 @@ def _open(path: str) -> BinaryIO:
     """Open a file. Raise OSError if it is not a regular file.
 
     DIVERGES (safer): the kubelet rejects a pipe in place of a container's file of variables.
-    Go: pkg/kubelet/util/env/env_util.go, ParseEnv: waits until a process writes to the pipe.
+    Go: pkg/kubelet/util/env/env_util.go, ParseEnv: the Go kubelet waits until a process writes to the pipe.
     Why: a container may have created the pipe, and its pod's worker would wait without end.
     Test: env_util_test.py:test_what_is_no_file
     """

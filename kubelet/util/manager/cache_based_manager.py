@@ -23,10 +23,10 @@ from pkg.golang import strconv
 T = TypeVar("T")
 
 GetObjectTTLFunc = Callable[[], float | None]
-"""Return the TTL of objects in seconds, or None if it is not set."""
+"""A GetObjectTTLFunc returns the TTL of objects in seconds, or None if it is not set."""
 
 GetObjectFunc = Callable[[str, str, metav1.GetOptions], T]
-"""Get an object from the API server by namespace and name."""
+"""A GetObjectFunc gets an object from the API server by namespace and name."""
 
 
 class ObjectKey(NamedTuple):
@@ -143,7 +143,8 @@ class ObjectStore(Generic[T]):
             return fetched
         # DIVERGES (fault of Go): if the API server's cache has an older version of a config map or secret than the
         # kubelet, the kubelet asks for the version in the storage.
-        # Go: pkg/kubelet/util/manager/cache_based_manager.go, (*objectStore).Get: keeps the known version.
+        # Go: pkg/kubelet/util/manager/cache_based_manager.go, (*objectStore).Get: the Go kubelet keeps the known
+        # version.
         # Why: after the restore of a backup, pods would get objects that no longer exist.
         # Test: cache_based_manager_test.py:test_an_older_state_that_the_storage_was_given_back_is_taken
         return self._get_object(namespace, name, options)
@@ -165,8 +166,9 @@ def _version(obj: Any) -> int:
 def get_object_ttl_from_node_func(
     ctx: golang.Context, get_node: Callable[[golang.Context], v1.Node]
 ) -> GetObjectTTLFunc:
-    """Return a function that reads the TTL from the node's annotation, which the control plane sets by the cluster's
-    size.
+    """Return a function that reads the TTL of objects from the node's annotation.
+
+    The control plane sets the annotation by the size of the cluster.
     """
 
     def get_ttl() -> float | None:

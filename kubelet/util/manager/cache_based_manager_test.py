@@ -77,8 +77,9 @@ def secret_names(pod: v1.Pod) -> set[str]:
 
 
 def pod_with(*names: str, pod: str = "pod", namespace: str = "ns1", uid: str = "") -> v1.Pod:
-    """Return a pod that refers to the first secret for image pulls, to the second in a variable, to the others in
-    envFrom.
+    """Return a pod that refers to secrets in each of the possible places.
+
+    The pod refers to the first secret for image pulls, to the second one in a variable, and to the others in envFrom.
     """
     metadata = metav1.ObjectMeta(namespace=namespace, name=pod, uid=types.UID(uid or f"{namespace}/{pod}"))
     container = v1.Container(

@@ -48,13 +48,13 @@ _MIN_WATCH_TIMEOUT = 1800.0
 
 
 class Client(cache.ListerWatcher[T], Protocol[T]):
-    """Define how to read the objects of a namespace; kubernetes.ResourceClient does."""
+    """Define how to read the objects of a namespace; kubernetes.ResourceClient implements this."""
 
     def get(self, ctx: golang.Context, name: str, options: metav1.GetOptions | None = None) -> T: ...
 
 
 class CacheStore(cache.Cache[T]):
-    """Hold the object of a reflector, which is at most one, and whether the API server has answered."""
+    """Hold the object of a reflector, if there is one, and whether the API server has responded."""
 
     def __init__(self, on_appear: Callable[[], None]) -> None:
         """Create a store; the thread that adds a missed object calls on_appear."""
@@ -177,7 +177,7 @@ class ObjectCacheItem(Generic[T]):
             self._immutable = True
 
     def stop_if_idle(self, now: float, max_idle_time: float) -> bool:
-        """Stop the watch if the object was not read for `max_idle_time` seconds, and report whether that was so."""
+        """Stop the watch if the object was not read for `max_idle_time` seconds; report whether it was stopped."""
         with self._lock:
             # Do not interrupt a list that a busy API server is working on; it would have to start again.
             if not self.store.has_synced():
@@ -219,7 +219,8 @@ class ObjectCache(Generic[T]):
 
     DIVERGES (platform): the kubelet does not watch config maps and secrets beyond MAX_WATCHED_PER_POD or MAX_WATCHED.
     It reads them when a pod needs them, and caches them for a minute.
-    Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).AddReference: watches all objects.
+    Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).AddReference: the Go kubelet watches all
+    objects.
     Why: each watch needs a thread, and a pod that refers to thousands of objects would use up all threads.
     Test: watch_based_manager_test.py:test_what_a_pod_refers_to_beyond_a_number_is_not_watched,
     watch_based_manager_test.py:test_what_all_pods_refer_to_beyond_a_number_is_not_watched
@@ -244,7 +245,8 @@ class ObjectCache(Generic[T]):
         pods that refer to it.
 
         DIVERGES (safer): the kubelet syncs pods that wait for a missing config map or secret as soon as it appears.
-        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: does not notify the pods.
+        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: the Go kubelet does not notify the
+        pods.
         Why: otherwise such a pod would start up to two minutes later, at its next attempt.
         Test: watch_based_manager_test.py:test_who_has_asked_in_vain_is_told_once
         """

@@ -14,7 +14,7 @@ from pkg import klog, mount_utils
 from pkg.util import procfs
 
 TMPFS_NOSWAP_OPTION = "noswap"
-# The option exists since this kernel version.
+# The option has existed since this kernel version.
 _TMPFS_NOSWAP_SUPPORT_KERNEL_VERSION = (6, 4)
 _UID_MAP = Path("/proc/self/uid_map")
 
@@ -43,8 +43,8 @@ def _is_swap_on_according_to_proc_swaps(proc_swaps_content: str) -> bool:
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
     """Report whether tmpfs supports the option noswap.
 
-    The result is cached. On old kernels a mount below mount_path finds it out. If that fails for another reason, the
-    result is False and is not cached.
+    The result is cached. On older kernels the function tries a mount below mount_path. If the mount fails for another
+    reason, the result is False and is not cached.
     """
     global _tmpfs_noswap_option_supported
     with _lock:
@@ -54,7 +54,7 @@ def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path:
 
 
 def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) -> bool | None:
-    """Return None if the result is unknown, for example because the disk is full or no descriptor is free."""
+    """Report whether tmpfs supports the option; return None if that is unknown, as on a full disk."""
     if _running_in_user_ns():
         klog.info_s("Running under a user namespace - tmpfs noswap is not supported")
         return False

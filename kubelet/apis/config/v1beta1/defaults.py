@@ -21,7 +21,7 @@ DEFAULT_POD_LOGS_DIR = "/var/log/pods"
 DEFAULT_MEMORY_THROTTLING_FACTOR = 0.9
 MAX_CONTAINER_BACK_OFF = "5m0s"
 
-# Set if the field is absent: zero, false and empty are valid values here.
+# These defaults replace only missing values: zero, false and empty are valid values of these fields.
 _IF_ABSENT: dict[str, Any] = {
     "enableServer": True,
     "authentication.anonymous.enabled": False,
@@ -60,7 +60,7 @@ _IF_ABSENT: dict[str, Any] = {
     "localStorageCapacityIsolation": True,
 }
 
-# Set if the field is absent or has the zero value of its type.
+# These defaults replace missing values and zero values.
 _IF_ZERO: dict[str, Any] = {
     "syncFrequency": "1m0s",
     "fileCheckFrequency": "20s",
@@ -108,7 +108,7 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
     gate = features.feature_gate.deep_copy()
     gate.set_from_map(document.get("featureGates") or {})
 
-    # These three depend on the user's values, so they come before the tables.
+    # The next three defaults depend on the user's values, so they come before the tables.
     if _is_zero(document.get("nodeStatusReportFrequency")):
         update = document.get("nodeStatusUpdateFrequency")
         document["nodeStatusReportFrequency"] = "5m0s" if _is_zero(update) else update

@@ -402,7 +402,7 @@ def _validate_tracing(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[s
 
 def _validate_eviction(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
     """Check settings that Go checks only when it creates the kubelet."""
-    # This import is lazy because it loads most of the kubelet, which other readers of configurations do not need.
+    # The import is lazy, because it imports most of the kubelet, which other readers of configurations do not need.
     from kubelet import eviction
 
     try:

@@ -105,10 +105,10 @@ class CPUStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel",
 
 class MemoryStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     time: datetime.datetime | None = msgspec.field(default_factory=_unknown)
-    # The limit minus the working set; None without a limit.
+    # The value is the limit minus the working set, or None without a limit.
     available_bytes: int | None = None
     usage_bytes: int | None = None
-    # Memory that the kernel cannot reclaim easily.
+    # The value is the memory that the kernel cannot reclaim easily.
     working_set_bytes: int | None = None
     rss_bytes: int | None = None
     page_faults: int | None = None

@@ -1,4 +1,7 @@
-"""Decode the configuration. Go: pkg/kubelet/kubeletconfig/util/codec"""
+"""Decode the configuration.
+
+Go: pkg/kubelet/kubeletconfig/util/codec
+"""
 
 from kubelet.kubeletconfig.util.codec.codec import (
     Decoded,

@@ -18,7 +18,7 @@ _GRACE = 30.0
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many cases of the tests named test_call_that_… passed; each case makes a call of a client fail."""
+    """Print how many cases of the tests named test_call_that_… passed; in each case a call of a client fails."""
     cases = [each for each in terminalreporter.stats.get("passed", []) if "::test_call_that_" in each.nodeid]
     if cases:
         terminalreporter.write_line(f"{len(cases)} cases of a failing call")

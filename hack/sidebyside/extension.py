@@ -35,7 +35,7 @@ _PICTURE_SIGNS = ("─", "→")
 _NAME_IN_PICTURE = re.compile(r"[A-Za-z_][\w.]*\w")
 # The page of a larger file does not show its source, because browsers scroll such a page badly.
 _LARGEST_FILE = 500_000
-# The index of names describes declarations that 1.36 no longer has with these words.
+# With these words the index of names marks the declarations that 1.36 no longer has.
 _GONE = {"1.27": "gone since 1.27", "older": "gone before 1.27"}
 _STATES = {"present": "here", "renamed": "renamed", "absent": "left out", "to come": "to come"}
 _logger = logging.getLogger(__name__)

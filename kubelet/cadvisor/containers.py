@@ -135,7 +135,7 @@ class RuntimeContainers:
         return id not in self._known if asked is None else now - asked >= _RETRY_AFTER
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Forget ids that were missing in the last call too.
+        """Forget the ids that are missing in this call and were missing in the last one.
 
         An id that is missing for the first time may be newer than the caller's list, because another thread has just
         loaded it.

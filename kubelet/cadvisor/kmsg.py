@@ -78,7 +78,7 @@ class KmsgParser:
         os.close(self._descriptor)
 
     def _read(self) -> str | None:
-        """Return one entry; None if there is none yet, "" at the end of the log. Raise OSError."""
+        """Return one entry, None if there is no new one yet, or "" at the end of the log. Raise OSError."""
         while True:
             try:
                 return os.read(self._descriptor, _LONGEST).decode(errors="replace")

@@ -33,7 +33,7 @@ _SECTOR = 512
 
 
 class Machine:
-    """Read below the given root, which tests set.
+    """Read facts of the machine whose file system is at `root`, which tests set.
 
     Most values are read once, because every admission of a pod asks for them.
     """

@@ -47,7 +47,7 @@ class _Samples:
     spec: info.ContainerSpec
     newest: info.ContainerStats
     base: info.ContainerStats | None
-    # This sample becomes the base later.
+    # This sample becomes the base when the next one is old enough.
     next: info.ContainerStats
 
     def add(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
@@ -224,7 +224,7 @@ class Manager:
         return spec, stats
 
     def _root_pid(self, name: str, container: Container | None, pids: list[int]) -> int:
-        """Return the container's first process; 0 if it has none, or if the cgroup is not a container."""
+        """Return the container's first process, or 0 if it has none or if the cgroup is not a container."""
         if name == ROOT:
             return _INIT
         return pids[0] if pids and container is not None else 0

@@ -89,7 +89,7 @@ def _is_finished(instance: OomInstance, message: Message) -> bool:
 
 
 def _container_parts(text: str) -> list[str]:
-    """Return the parts of a line of a kernel since 5.0; [] for any other line.
+    """Return the parts of a line that kernels since 5.0 write, or [] for any other line.
 
     A regular expression would try all ways to split a line in which the cgroup names contain separators.
     """

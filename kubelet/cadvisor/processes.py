@@ -66,7 +66,7 @@ def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) ->
 
 
 def _number_of_files(directory: str) -> int:
-    """Return the number of open files that Linux reports since 6.2; 0 on older kernels. Raise OSError."""
+    """Return the number of open files that Linux reports since 6.2, or 0 on older kernels. Raise OSError."""
     return os.stat(directory).st_size
 
 

@@ -179,7 +179,7 @@ class ImageManagerService(Protocol):
         auth: runtimeapi.AuthConfig | None,
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> str:
-        """Pull an image without a time limit, and return the reference for its use."""
+        """Pull an image without a time limit, and return the runtime's reference to it."""
 
     def remove_image(self, ctx: golang.Context, image: runtimeapi.ImageSpec) -> None:
         """Remove an image and all its names."""

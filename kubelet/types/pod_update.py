@@ -55,7 +55,8 @@ class PodUpdate:
     pods: list[v1.Pod] = field(default_factory=list)
     op: PodOperation = SET
     source: str = ""
-    # The kubelet has received all pods of the source, so it can identify the pods that the source no longer has.
+    # If set, the kubelet has received all pods of the source, so it can identify the pods that the source no longer
+    # has.
     complete: bool = field(default=True, compare=False)
 
 

@@ -89,7 +89,7 @@ class BasicPodStartupLatencyTracker:
                 self._record_locked(pod, state, when)
 
     def _begin_locked(self, pod: v1.Pod) -> None:
-        """Start to measure a new pod; a pod with a start time existed before this kubelet."""
+        """Start to measure a pod, unless it has a start time, and so existed before this kubelet."""
         uid = pod.metadata.uid
         if uid in self._excluded_pods or pod.status.start_time is not None:
             return

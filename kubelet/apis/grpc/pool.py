@@ -10,7 +10,8 @@ from grpc import _server
 
 from pkg import golang
 
-# The maximum number of threads of a server. A call occupies a thread while it waits for its request or for a plugin.
+# MAX_THREADS is the maximum number of threads of a server. A call occupies a thread while it waits for its request or
+# for a plugin.
 # DIVERGES (platform): when MAX_THREADS gRPC calls to the kubelet run, a further call waits until one of them ends.
 # Go: google.golang.org/grpc/server.go, (*Server).serveStreams: the Go server starts a goroutine for each call, without
 # a limit.

@@ -13,7 +13,7 @@ import grpc
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 
-# The time, in seconds, in which the request of a call must arrive after a thread has begun to wait for it.
+# The request of a call must arrive within this time, in seconds, after a thread has begun to wait for it.
 # DIVERGES (safer): the kubelet cancels a gRPC call whose request does not arrive within REQUEST_TIMEOUT.
 # Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: the Go server waits for the request without a limit.
 # Why: a client that begins calls and sends nothing would occupy all threads of the server.
@@ -83,7 +83,7 @@ class RequestTimeouts(grpc.ServerInterceptor):
                     klog.info_s("Ended a call whose request did not arrive", peer=context.peer())
 
     def _take_late(self) -> list[grpc.ServicerContext] | None:
-        """Wait for calls whose deadline has passed, and return them; None after `close`."""
+        """Wait for calls whose deadline has passed, and return them. Return None after `close`."""
         with self._changed:
             while not self._closed:
                 now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Read small kernel files with one call each.
+"""Read small files of the kernel, each with a single system call.
 
 Go: github.com/opencontainers/cgroups/fscommon, github.com/google/cadvisor/container/common/helpers.go
 """

@@ -42,7 +42,7 @@ _BLKIO_GROUPS = (
 
 
 class CgroupsV1:
-    """Read below a directory that has one directory for each controller."""
+    """Read the cgroups below a directory that has one directory for each controller."""
 
     def __init__(self, root: str = CGROUP_ROOT) -> None:
         self._mounts = {name: f"{root}/{name}" for name in _CONTROLLERS if os.path.isdir(f"{root}/{name}")}

@@ -30,7 +30,7 @@ _IO = {
 
 
 class CgroupsV2:
-    """Read below the mount point of the unified hierarchy. `proc` is the path of /proc."""
+    """Read the cgroups below the mount point of the unified hierarchy. `proc` is the path of /proc."""
 
     def __init__(self, root: str = CGROUP_ROOT, proc: str = "/proc") -> None:
         self._root = root

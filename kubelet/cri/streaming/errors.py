@@ -25,7 +25,7 @@ def write_error(err: BaseException, w: http.ResponseWriter) -> None:
         case grpc.StatusCode.NOT_FOUND:
             status = 404
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            # The unused URLs that occupy the streams expire by then.
+            # After this time the unused URLs, which occupy the streams, have expired.
             w.headers.set("Retry-After", str(CACHE_TTL))
             status = 429
     w.headers.set("Content-Type", "text/plain; charset=utf-8")

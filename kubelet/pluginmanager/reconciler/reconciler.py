@@ -97,8 +97,9 @@ class Reconciler:
                 continue
             pending = True
             if plugin.socket_path in registered:
-                # The earlier plugin at this path must be deregistered first, which may have failed for lack of a
-                # thread. The new plugin would replace its record, and the earlier one would never be deregistered.
+                # The earlier plugin at this path must be deregistered first; its deregistration may have failed for
+                # lack of a thread. Otherwise the new plugin would replace its record, and the earlier one would never
+                # be deregistered.
                 continue
             self._forget_failure_of_another(plugin)
             klog.v(5).info_s("Starting operationExecutor.RegisterPlugin", plugin=plugin)

@@ -64,7 +64,7 @@ class FakeImages:
         return None
 
     def name_of(self, image_id: str) -> str:
-        """Return the first tag of an image, which its containers report as their image; "" if it has none."""
+        """Return the first tag of an image, which its containers report as their image, or "" if it has none."""
         with self._lock:
             image = self._images.get(image_id)
             return image.repo_tags[0] if image is not None and image.repo_tags else ""

@@ -353,7 +353,8 @@ class FakeRuntime:
             if sandbox is None:
                 return runtimeapi.RemovePodSandboxResponse()
             if sandbox.ready:
-                # This is stricter than containerd, which kills the sandbox: the kubelet must stop a sandbox first.
+                # This is stricter than containerd, which kills the sandbox. It shows whether the kubelet stops a
+                # sandbox first.
                 raise _unknown(f'sandbox container "{sandbox.id}" is not fully stopped')
             for container in list(sandbox.containers.values()):
                 self._remove_locked(container)
@@ -513,7 +514,8 @@ class FakeRuntime:
             if container is None:
                 return runtimeapi.RemoveContainerResponse()
             if container.state == RUNNING:
-                # This is stricter than containerd, which kills the container: the kubelet must stop a container first.
+                # This is stricter than containerd, which kills the container. It shows whether the kubelet stops a
+                # container first.
                 raise _unknown(f'container "{container.id}" is still running, it must be stopped first')
             self._remove_locked(container)
         return runtimeapi.RemoveContainerResponse()

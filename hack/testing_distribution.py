@@ -18,8 +18,9 @@ PACKAGE = "kubelet_testing"
 ROOT = Path(__file__).parent.parent
 # The keys are the import names of the packages, the values their folders in this tree.
 SOURCES = {"kubelet": "kubelet", "pkg": "pkg", "kubelet_cmd": "cmd", "framework": "test/framework"}
-# Users import the first modules; the modules of the second packages are imported by a computed name.
+# Users import these modules.
 ENTRANCES = ("framework", "framework.apiserver.cluster", "framework.hollow_node", "framework.pytest_plugin")
+# The tree imports the modules of these packages by computed names, which no search for imports finds.
 PUT_TOGETHER = ("pkg.api",)
 
 

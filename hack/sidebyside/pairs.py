@@ -178,7 +178,7 @@ class Site:
 
     @cached_property
     def go_places(self) -> dict[tuple[str, str], Place]:
-        """Return the place of each (Go package, name)."""
+        """Return the place of each Go declaration by its package and name."""
         return {(row.declaration.package, name): self.place_of_row(row) for row in self.rows for name in go_names(row)}
 
     @cached_property

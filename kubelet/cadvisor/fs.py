@@ -210,9 +210,9 @@ class _Servers:
 
     def __init__(self, clock: clocklib.Clock) -> None:
         self.clock = clock
-        # From these monotonic times on, in seconds, the kubelet may ask any server, and the slow or silent server with
-        # this name.
+        # The kubelet asks no server before this monotonic time, in seconds.
         self.next_look = 0.0
+        # The values are the monotonic times, in seconds, before which the kubelet does not ask a slow or silent server.
         self.next_try: dict[str, float] = {}
 
 

@@ -70,10 +70,9 @@ def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
 
 
 def unique_cpu_properties(root: Path, name: str) -> int:
-    """Count the distinct values of a property of the online processors, for each socket separately. The count is 0 if
-    the values are unknown.
+    """Count the distinct values of a property of the online processors, for each socket separately.
 
-    Raise OSError if the processors cannot be listed.
+    The count is 0 if the values are unknown. Raise OSError if the processors cannot be listed.
     """
     try:
         online = _online_cpus(root)

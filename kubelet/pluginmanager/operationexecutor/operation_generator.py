@@ -127,7 +127,7 @@ def _refusal(client: api_pb2_grpc.RegistrationStub, socket_path: str, what: str)
 def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> registerapi.PluginInfo:
     """Ask the plugin for its type and name; wait if the plugin does not listen yet.
 
-    DIVERGES (safer): a plugin gets eleven seconds to listen and to answer together.
+    DIVERGES (safer): a plugin gets eleven seconds in all to listen and to answer.
     Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go,
     (*operationGenerator).GenerateRegisterPluginFunc: the plugin gets ten seconds to listen and one to answer.
     Why: a plugin that has just started on a busy machine may need more than a second to answer.

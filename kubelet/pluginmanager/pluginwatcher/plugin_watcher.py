@@ -231,8 +231,9 @@ class Watcher:
 
 
 def _is_gone(path: str) -> bool:
-    """Report whether the path is gone. If that is unknown, return False, because the plugin would be deregistered
-    otherwise.
+    """Report whether the path is gone.
+
+    Return False if that is unknown, because the plugin would be deregistered otherwise.
     """
     try:
         return not filesystem.exists(path)

@@ -20,7 +20,9 @@ class ErrKeyNotFound(KeyError):
 
 
 class Store(Protocol):
-    """Define a store of data by key. Thread-safe. An invalid key raises ValueError, and a failing disk raises OSError.
+    """Define a store of data by key. Thread-safe.
+
+    An invalid key raises ValueError, and a failing disk raises OSError.
     """
 
     def write(self, key: str, data: bytes) -> None: ...

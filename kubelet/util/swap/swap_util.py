@@ -73,7 +73,7 @@ def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) ->
         mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", [TMPFS_NOSWAP_OPTION], [])
     except OSError as err:
         klog.info_s("error mounting tmpfs with the noswap option. Assuming not supported", error=err)
-        # An error with a number does not come from mount(8): the program could not be run.
+        # An error with an errno does not come from mount(8): mount(8) could not be run.
         return False if err.errno is None else None
     finally:
         # A failed clean-up leaves files behind, but must not make the volume fail.

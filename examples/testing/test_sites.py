@@ -42,25 +42,25 @@ def pods(core: client.CoreV1Api) -> list[str]:
 
 def test_a_site_is_served_while_it_is_there(core: client.CoreV1Api, node: HollowNode, wait_for: WaitFor) -> None:
     core.create_namespaced_config_map("default", site(**{"index.html": "hello"}))
-    wait_for("a pod that serves it", lambda: health(core) == "ready")
+    wait_for("a ready pod that serves the config map", lambda: health(core) == "ready")
     core.delete_namespaced_config_map("docs", "default")
     wait_for("no pod", lambda: not pods(core))
 
 
 def test_how_the_pod_is(core: client.CoreV1Api, node: HollowNode, wait_for: WaitFor) -> None:
     core.create_namespaced_config_map("default", site(**{"index.html": "hello"}))
-    wait_for("a pod that serves it", lambda: health(core) == "ready")
+    wait_for("a ready pod that serves the config map", lambda: health(core) == "ready")
     node.pod("docs").set_ready(False)
-    wait_for("that it does not", lambda: health(core) == "not ready")
+    wait_for("the annotation of a pod that is not ready", lambda: health(core) == "not ready")
     node.pod("docs").set_ready(True)
-    wait_for("that it does again", lambda: health(core) == "ready")
+    wait_for("the annotation of a pod that is ready again", lambda: health(core) == "ready")
 
 
 def test_an_image_that_is_not_there(core: client.CoreV1Api, node: HollowNode, wait_for: WaitFor) -> None:
     with node.images.fail("nginx:none"):
         core.create_namespaced_config_map("default", site(image="nginx:none", **{"index.html": "hello"}))
-        wait_for("what is wrong", lambda: health(core) in ("ErrImagePull", "ImagePullBackOff"))
-    wait_for("that all is well", lambda: health(core) == "ready")
+        wait_for("the reason why the container waits", lambda: health(core) in ("ErrImagePull", "ImagePullBackOff"))
+    wait_for("a ready pod after the repair of the registry", lambda: health(core) == "ready")
 
 
 def test_no_site(core: client.CoreV1Api, node: HollowNode, wait_for: WaitFor) -> None:

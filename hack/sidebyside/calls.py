@@ -364,7 +364,7 @@ class GoCalls:
                 self._everywhere[method].append(Target(package, name))
 
     def calls(self, file: go_source.GoFile, piece: go_source.Piece) -> list[Call]:
-        """Return the calls in a piece whose target is known; offsets count from the piece's text."""
+        """Return the calls in a piece whose target is known; offsets count from the beginning of the piece."""
         text = _GO_QUIET.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), file.text(piece))
         package = file.path.rpartition("/")[0]
         receiver = _GO_RECEIVER.search(text)

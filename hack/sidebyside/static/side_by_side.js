@@ -1,5 +1,5 @@
-// The search for a function by its Python or its Go name. The index is a script of its own that is loaded when somebody
-// begins to search, because a page that is opened from a file may fetch nothing.
+// This script searches for a function by its Python or its Go name. The index is a script of its own, because a page that
+// is opened from a file may fetch nothing else. The page loads it when the user begins to search.
 (() => {
   "use strict";
   const MOST = 40;
@@ -19,7 +19,7 @@
 
   const plain = (name) => name.replaceAll("_", "").toLowerCase();
 
-  // The lower, the better: the name as it is spelled, the name in the other language's spelling, its beginning, a part.
+  // A lower rank is better: the name as it is spelled, the name in the other language's spelling, its beginning, a part.
   function rank(name, text, wanted) {
     const whole = plain(name);
     const last = whole.slice(whole.lastIndexOf(".") + 1);

@@ -225,7 +225,7 @@ class GRPCClient:
             except ValueError as err:
                 # The connection was closed meanwhile.
                 raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
-            # Close the channel with its call, because gRPC never frees the state of a cancelled call.
+            # Close the channel together with its call, because gRPC never frees the state of a cancelled call.
             end = functools.partial(self._channels.end, use)
             take_back = golang.after_func(ctx, end)
             try:

@@ -31,10 +31,10 @@ class Fault:
     delay: float = 0.0
     error: errors.RemoteError | None = None
     times: int | None = None  # The fault affects this number of calls; None means all.
-    release: golang.Channel[None] | None = None  # Calls hang until this channel is closed.
+    release: golang.Channel[None] | None = None  # If set, calls hang until this channel is closed.
     match: Match | None = None
-    answer: bool = False  # The fault affects the response, after the call's work is done.
-    change: Change | None = None  # This function changes the response.
+    answer: bool = False  # If set, the fault affects the response, after the call's work is done.
+    change: Change | None = None  # If set, this function changes the response.
     hits: int = 0  # `hits` counts the affected calls.
     waiting: int = field(default=0)  # `waiting` counts the calls that hang now.
 

@@ -180,7 +180,7 @@ def _names_of(declarations: list[Declaration]) -> set[_Key]:
 
 
 def _left_over(declarations: list[Declaration], there: set[_Key], only_in: str) -> Iterator[Declaration]:
-    """Yield the declarations that no longer exist; of a group, only the constants that no longer exist."""
+    """Yield the declarations that no longer exist, with only those constants of a group that no longer exist."""
     for each in declarations:
         left = {name for *_, name in _keys(each) - there}
         if each.kind == "const-group":

@@ -247,7 +247,7 @@ class _Scope:
     function: ast.FunctionDef | None
 
     def local(self, name: str) -> ast.expr | None:
-        """Return the annotation of a parameter, or the value that the function assigns to a name first."""
+        """Return the annotation of a parameter, or the first value that the function assigns to a name."""
         if self.function is None:
             return None
         arguments = self.function.args

@@ -47,7 +47,7 @@ class _Samples:
     spec: info.ContainerSpec
     newest: info.ContainerStats
     base: info.ContainerStats | None
-    # This sample becomes the base when the next one is old enough.
+    # This sample becomes the base when a sample arrives that is at least _BASE_INTERVAL younger.
     next: info.ContainerStats
 
     def add(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:

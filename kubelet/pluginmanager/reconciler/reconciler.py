@@ -142,7 +142,7 @@ def _start(plugin: cache.PluginInfo, operation: Callable[[], None]) -> bool:
     except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError):
         return False
     except Exception as err:
-        # For example, no thread is free. Continue with the other plugins; the next pass tries again.
+        # The error may be that no thread is free. Continue with the other plugins; the next pass tries again.
         klog.error_s(err, "Failed to start an operation for a plugin", plugin=plugin)
         return False
     return True

@@ -148,7 +148,7 @@ class DevicePluginServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAndWatch(self, request, context):
-        """Returns all devices, and all again after each change.
+        """Returns all devices at once, and all of them again after each change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -153,7 +153,7 @@ class Module:
 
 
 def read_all_releases() -> list[Declaration]:
-    """Return the declarations of the current release, of 1.27, and some older ones that documents still mention.
+    """Return the declarations of the current release and of 1.27, and some older ones that documents still mention.
 
     A declaration that has moved to another file, or with its package, is the same one. If a group of constants has lost
     some, the lost ones have a row.

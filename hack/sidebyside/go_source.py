@@ -86,7 +86,7 @@ def _pieces(lines: tuple[str, ...]) -> Iterator[Piece]:
 
 
 def _end(lines: tuple[str, ...], first: int) -> int:
-    """Return the index of a declaration's last line. A bracket within a raw string does not end it."""
+    """Return the index of a declaration's last line. A bracket in a raw string does not end the declaration."""
     if not lines[first].rstrip().endswith(("{", "(", "`")):
         return first
     raw = lines[first].count("`") % 2

@@ -34,7 +34,7 @@ _BTRFS = "btrfs"
 # The names of network file system types begin with this text: nfs, nfs3, nfs4.
 _NFS = "nfs"
 # All NFS servers together get this time, in seconds, in one pass. After a pass that took this long, the kubelet asks no
-# server for the same time.
+# server until the same time has passed again.
 LOOK_TIMEOUT = 10.0
 # The kubelet does not ask a server that did not answer, or that used much of the time, again for this time, in seconds.
 SILENCE = 60.0
@@ -61,7 +61,7 @@ class FileSystems:
 
     @cached_property
     def partitions(self) -> dict[str, Mount]:
-        """Return the mounts by device: a path for most, and the mount point for a tmpfs.
+        """Return the mounts by device, which is a path or, for a tmpfs, the mount point.
 
         All tmpfs mounts have the same source. Raise OSError if the mounts cannot be read; the next call then tries
         again.

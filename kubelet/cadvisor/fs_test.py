@@ -129,7 +129,7 @@ def test_this_machine() -> None:
 def test_file_systems_for_which_there_is_no_thread_are_left_out() -> None:
     """File systems for which no thread is free are left out.
 
-    Otherwise the node would have no statistics, and no pod that uses up all threads would be evicted.
+    Otherwise the node would have no statistics, and the kubelet would never evict a pod that uses up all threads.
     """
     filesystems = FileSystems()
     with out_of_threads() as refused:

@@ -88,7 +88,7 @@ def test_other_lines_and_several_reports() -> None:
 
 
 def test_a_cgroup_whose_name_holds_the_separators() -> None:
-    """A cgroup name full of separators is parsed quickly. An attempt of all ways to split it took minutes."""
+    """A cgroup name full of separators is parsed quickly. Trying all ways to split such a name took minutes."""
     odd = ",cpuset=,mems_allowed=,oom_memcg=,task_memcg=,task=,pid=1" * 100
     line = f"oom-kill:constraint=C,nodemask=0,cpuset={odd},mems_allowed=0,oom_memcg=/a,task_memcg=/b,task=c,pid=7,uid=0"
     (found,) = _read(f"x invoked oom-killer: y\n{line}\n")

@@ -25,8 +25,9 @@ from pkg.apimachinery.util.runtime.testing import raising
 class Expected:
     """Describe the expected values of a machine.
 
-    They are its counts; the nodes' numbers, memory in MiB and distances; the threads of the first and the last core;
-    the caches of the first core and of the first node; and, by node, the numbers of the caches that some cores share.
+    The values are the machine's counts; the nodes' numbers, memory in MiB and distances; the threads of the first and
+    the last core; the caches of the first core and of the first node; and, by node, the numbers of the caches that some
+    cores share.
     """
 
     cpus: int

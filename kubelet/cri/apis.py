@@ -122,7 +122,7 @@ class PodSandboxManager(Protocol):
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, request: runtimeapi.UpdatePodSandboxResourcesRequest
     ) -> runtimeapi.UpdatePodSandboxResourcesResponse:
-        """Tell the runtime the changed resources of the pod's cgroup."""
+        """Inform the runtime of the changed resources of the pod's cgroup."""
 
 
 class ContainerStatsManager(Protocol):
@@ -151,7 +151,7 @@ class ContainerStatsManager(Protocol):
 
 class RuntimeService(RuntimeVersioner, ContainerManager, PodSandboxManager, ContainerStatsManager, Protocol):
     def update_runtime_config(self, ctx: golang.Context, runtime_config: runtimeapi.RuntimeConfig) -> None:
-        """Tell the runtime the node's pod CIDR."""
+        """Inform the runtime of the node's pod CIDR."""
 
     def status(self, ctx: golang.Context, verbose: bool) -> runtimeapi.StatusResponse:
         """Return whether the runtime and its network are ready."""

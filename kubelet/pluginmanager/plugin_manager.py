@@ -60,7 +60,8 @@ class PluginManager:
             try:
                 self._desired_state_of_world_populator.start(ctx)
             except Exception as err:
-                # Any error counts, of the directory or of inotify: no plugin can register until the watch works.
+                # Try again after any error, whether of the directory or of inotify, because no plugin can register
+                # without the watch.
                 klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
                 ctx.wait(plugin_watcher.WATCH_RETRY_PERIOD)
             else:

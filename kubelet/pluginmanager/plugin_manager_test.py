@@ -92,7 +92,8 @@ def test_plugin_manager(world: World, depth: int) -> None:
 def test_plugin_is_registered_without_threads_of_the_library(world: World) -> None:
     """A plugin is registered even if gRPC gets no thread.
 
-    Such a call would keep its connection from being closed, and the registration would never end.
+    A call that needs a thread of gRPC would keep its connection from being closed, and the registration would never
+    end.
     """
     world.sock_dir.mkdir()
     plugin = world.plugin("example")

@@ -325,7 +325,7 @@ class RemoteRuntimeService:
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         """Write the state of a container to a file.
 
-        The timeout in `options` counts if it is longer than the usual one. Raise ValueError if it is negative.
+        The timeout in `options` applies if it is longer than the usual one. Raise ValueError if it is negative.
         """
         if options.timeout < 0:
             raise ValueError("CheckpointContainer requires the timeout value to be > 0")

@@ -173,7 +173,7 @@ def test_runtime_of_another_version_is_explained(tmp_path: Path, services: tuple
 
 
 def test_calls_that_begin_when_the_connection_is_closed(service: remote.RemoteRuntimeService) -> None:
-    """Calls after the connection is closed fail, as for threads that still run when the kubelet stops."""
+    """Calls after the connection is closed fail: some threads still run when the kubelet stops."""
     service.close(CTX)
     closing = r"^rpc error: code = Canceled desc = grpc: the client connection is closing$"
     with pytest.raises(remote.RemoteError, match=closing):

@@ -136,7 +136,10 @@ class Reconciler:
 
 
 def _start(plugin: cache.PluginInfo, operation: Callable[[], None]) -> bool:
-    """Start the operation, and report success; it fails while another one for the socket runs or during its backoff."""
+    """Start the operation, and report whether that succeeded.
+
+    No operation starts while another one for the socket runs or during the backoff after a failure.
+    """
     try:
         operation()
     except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError):

@@ -50,7 +50,7 @@ def parse_env(env_file_path: str) -> EnvFile:
     A value has single quotes and may span several lines; blank lines and comments are ignored. The fault names the
     line.
 
-    Go reads up to the one requested variable, and so it reads the file again for each variable of thousands.
+    Go reads only up to the requested variable, so it reads the file again for each of possibly thousands of variables.
     """
     values: dict[str, str] = {}
     fault = ""

@@ -45,7 +45,7 @@ def test_nothing_stays_of_reading_a_file_with_a_fault(tmp_path: Path) -> None:
     assert not frames_kept_after(lambda: env.parse_env(str(path)))
 
 
-# A shell gives the text after these another meaning, which a file of variables does not support.
+# A shell interprets these assignments in another way, which a file of variables does not support.
 _LIKE_NO_SHELL = {"blank before the value", "blank before another's value", "the first of two", "faults after the key"}
 
 

@@ -28,8 +28,8 @@ from pkg.client_go.tools import cache
 
 T = TypeVar("T")
 
-# At most this number of objects of one kind is watched for a pod, and for all pods. Each watch needs one or two threads
-# and a connection.
+# The kubelet watches at most MAX_WATCHED_PER_POD objects of one kind for a pod, and at most MAX_WATCHED for all pods.
+# Each watch needs one or two threads and a connection.
 MAX_WATCHED_PER_POD = 100
 MAX_WATCHED = 2048
 # An unwatched object is cached for this time, in seconds.

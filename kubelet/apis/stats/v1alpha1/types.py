@@ -78,7 +78,7 @@ class FsStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", 
 
 
 class PSIData(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """Hold how long tasks waited, and recent averages of the share of time in percent."""
+    """Hold how long tasks have waited, and the percentage of the time for which they waited recently."""
 
     # The total is in microseconds, as in the kernel. Upstream's documentation says nanoseconds, but its value is the
     # kernel's too.

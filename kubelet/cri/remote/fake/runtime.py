@@ -43,7 +43,7 @@ _KILLED = 137
 Query = list[tuple[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_FEATURES = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
-# This number of events can wait for a slow subscriber; when they are this many, new events are lost.
+# This number of events can wait for a slow subscriber. While that many wait, new events are lost.
 _EVENTS_CAPACITY = 10_000
 
 

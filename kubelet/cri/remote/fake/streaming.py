@@ -143,7 +143,7 @@ class _Command:
         self._gone.close()
         self._input.close()
         if not self._has_begun:
-            self._stdin.close()  # Otherwise the command closes it.
+            self._stdin.close()  # A command that has begun closes its own stdin.
 
     def _run(self) -> None:
         if STDIN not in self._ids:

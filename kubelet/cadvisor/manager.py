@@ -4,7 +4,7 @@ DIVERGES (platform): the kubelet reads statistics on demand, and keeps them for 
 ten to twenty seconds ago, or to the oldest sample if there is no other.
 Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: cAdvisor reads each container about
 every ten seconds, and returns the values of the last read.
-Why: Python runs one thread at a time, and would spend it on reading hundreds of containers that no caller asks for.
+Why: Python runs one thread at a time, and that thread would read hundreds of containers that no caller asks for.
 Test: manager_test.py:test_figures_are_kept_for_a_second, manager_test.py:test_rates_are_of_ten_to_twenty_seconds
 
 Go: github.com/google/cadvisor/manager (manager.go, container.go)

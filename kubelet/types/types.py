@@ -87,7 +87,7 @@ def sort_statuses_of_init_containers(
 
 @dataclass(slots=True)
 class Reservation:
-    """Hold the resources that are reserved from pods."""
+    """Hold the resources that pods cannot use."""
 
     system: dict[str, Quantity] = field(default_factory=dict)
     kubernetes: dict[str, Quantity] = field(default_factory=dict)

@@ -94,7 +94,7 @@ class KubeletAuthentication(msgspec.Struct, kw_only=True):
 
 
 class MemoryReservation(msgspec.Struct, kw_only=True):
-    """Describe the memory of a NUMA node that is reserved from pods."""
+    """Describe the memory of a NUMA node that pods cannot use."""
 
     numa_node: Int32 = field(default=0, name="numaNode")
     limits: dict[str, Quantity] = field(default_factory=dict, name="limits")

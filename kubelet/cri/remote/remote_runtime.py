@@ -31,7 +31,7 @@ from pkg.util import exec as utilexec
 # Why: the error becomes part of the log and of events.
 # Test: remote_runtime_test.py:test_exec_sync_shows_the_beginning_of_endless_complaints
 MAX_STDERR_LENGTH = 10 * 1024
-# Two reports of the same error are this many seconds apart.
+# Two reports of the same error are at least this many seconds apart.
 _IDENTICAL_ERROR_DELAY = 60.0
 # This is Go's maximum duration in seconds. A runtime treats a longer grace period as zero, and kills at once.
 _MAX_DURATION = (2**63 - 1) // 10**9

@@ -36,7 +36,7 @@ _NFS = "nfs"
 # All NFS servers together get this time, in seconds, in one pass. After a pass that took this long, the kubelet asks no
 # server until the same time has passed again.
 LOOK_TIMEOUT = 10.0
-# When a server has not answered, or has used much of the time, the kubelet waits this many seconds before it asks again.
+# When a server has not answered, or has used much of the time, the kubelet asks it again only after this many seconds.
 SILENCE = 60.0
 _SLOW = 1.0
 

@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # and a cluster of its own.
 PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 PROCESSES := 3
-SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/side_by_side hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_excepts hack/verify_go_map hack/verify_structure hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/side_by_side hack/update-api-fields hack/update-divergences hack/update-protos hack/prose_sample hack/verify_clocks hack/verify_docs hack/verify_excepts hack/verify_go_map hack/verify_prose hack/verify_structure hack/watch_pods.py
 
 # Tests start many processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,6 +44,7 @@ test: unit integration e2e-node e2e ## run all tests, those on a real containerd
 
 unit: ## test modules by themselves
 	@hack/setup python
+	@hack/setup browser
 	@hack/setup dbus
 	@hack/setup kubectl
 	$(PYTEST) $(PARALLEL) test kubelet pkg --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
@@ -86,6 +87,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) hack/verify_docs
 	$(PYTHON) hack/verify_clocks
 	$(PYTHON) hack/verify_excepts
+	$(PYTHON) hack/verify_prose
 	PYTHONPATH=hack .venv/bin/lint-imports --no-logo --no-cache pyproject.toml
 	$(PYTHON) hack/verify_structure
 

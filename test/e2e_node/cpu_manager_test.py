@@ -155,7 +155,8 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
     careless.kubelet.spawn()
     careless.kubelet.wait_for_log("CPU manager started")
     careless.kubelet.stop()
-    assert careless.kubelet.logged("Could not restore state from checkpoint, continuing without it", str(careless.state_file))
+    said = "Could not restore state from checkpoint, continuing without it"
+    assert careless.kubelet.logged(said, str(careless.state_file))
     assert careless.state_file.with_suffix(".corrupt").read_text() == "{"
     assert careless.state()["policyName"] == "none"
     for refusing, reason, content in nodes:

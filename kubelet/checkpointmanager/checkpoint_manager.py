@@ -57,7 +57,7 @@ class CheckpointManager:
             checkpoint.verify_checksum()
 
     def remove_checkpoint(self, key: str) -> None:
-        """Remove a checkpoint; a missing one is no error. Raise OSError."""
+        """Remove a checkpoint; a missing one is not an error. Raise OSError."""
         with self._lock:
             self._store.delete(key)
 

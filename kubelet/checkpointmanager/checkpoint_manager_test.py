@@ -64,7 +64,7 @@ def test_checkpoint_for_which_memory_is_short(tmp_path: Path) -> None:
     checkpoint = TextCheckpoint()
     manager.create_checkpoint("large", checkpoint)
     checkpoint.unmarshal_checkpoint = raising(MemoryError())  # type: ignore[method-assign]
-    # The error is no ValueError, so that no caller continues without the checkpoint and replaces it.
+    # The error is not a ValueError, so that no caller continues without the checkpoint and replaces it.
     with pytest.raises(OSError, match="Cannot allocate memory: 'checkpoint large'"):
         manager.get_checkpoint("large", checkpoint)
 

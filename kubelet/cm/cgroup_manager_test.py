@@ -271,7 +271,7 @@ def test_limits_are_set_in_the_order_of_go_and_all_of_them(
 
 
 def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> None:
-    """A cgroup is not missing because no file can be opened.
+    """A cgroup does not count as missing merely because no file can be opened.
 
     Otherwise its containers would be restarted in a new cgroup.
     """
@@ -306,7 +306,7 @@ def test_cgroup_that_is_half_made_is_made_anew(
 def test_controllers_are_not_left_out_when_no_file_can_be_opened(
     v2: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Controllers are not left out because no file can be opened.
+    """Controllers are not left out merely because no file can be opened.
 
     Otherwise the pod would run without limits, and its next sync would kill its containers.
     """

@@ -519,7 +519,7 @@ class ContainerManagerImpl:
         try:
             claims = self._dra_manager.get_container_claim_infos(pod, container)
         except Exception as err:
-            # A failure here must not keep a monitoring agent from the rest of the answer.
+            # A failure here must not keep a monitoring agent from the rest of the response.
             klog.error_s(err, "Unable to get container claim info state")
             return []
         return [_dynamic_resource(claim) for claim in claims]

@@ -58,7 +58,7 @@ class World:
         (root / "cgroup").mkdir()
         self.fake = FakeCgroupfs(root / "cgroup", version, monkeypatch)
         self.proc = root / "proc"
-        self.root_dir = tempfile.mkdtemp(prefix="cm")  # a socket's path must be short
+        self.root_dir = tempfile.mkdtemp(prefix="cm")  # A socket's path must be short.
         self.systemd = FakeSystemd()
         self.recorder = FakeRecorder(100)
         core = tuple(cadvisorapi.Core(id=n, threads=(n,)) for n in range(2))
@@ -103,7 +103,7 @@ def _world(root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
     world = World(root, version, monkeypatch)
     yield world
     world.cancel()
-    shutil.rmtree(world.root_dir, ignore_errors=True)  # servers end on their own threads
+    shutil.rmtree(world.root_dir, ignore_errors=True)  # Servers end on their own threads.
 
 
 @pytest.fixture
@@ -359,7 +359,7 @@ def test_kernel_settings_that_cannot_be_changed_are_left(world: World, monkeypat
 def test_fault_that_lasts_is_told_once(world: World, log: io.StringIO) -> None:
     manager = world.manager()
     for _ in range(2):
-        manager._watch_own_cgroup()  # there is no process 1 with a namespace
+        manager._watch_own_cgroup()  # The imitated machine has no process 1.
     assert log.getvalue().count("Failed to ensure process in container with oom score") == 1
 
 
@@ -463,7 +463,7 @@ def test_nodes_that_a_pod_got_are_known_as_long_as_it_is_active(world: World) ->
     handler, pod, other = manager.get_allocate_resources_pod_admit_handler(), guaranteed("u"), guaranteed("other")
     world.pods[:] = [pod]
     assert handler.admit(lifecycle.PodAdmitAttributes(pod)).admit
-    # The admission of the other pod does not list this one, as if it were a waiting pod.
+    # The admission of the other pod must not drop the nodes of this pod.
     world.pods.append(other)
     handler.admit(lifecycle.PodAdmitAttributes(other))
     assert manager._topology_manager.get_affinity("u", "c").preferred

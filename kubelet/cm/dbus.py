@@ -46,7 +46,7 @@ _OWNER_CHANGED = dbus.owner_changed(_NAME)
 
 
 class Conn:
-    """Talk to systemd over the system bus. Thread-safe: each caller waits only for its own answer.
+    """Talk to systemd over the system bus. Thread-safe: each caller waits only for its own reply.
 
     The thread `systemd-bus` reads incoming messages until either side closes the connection.
 
@@ -95,7 +95,7 @@ class Conn:
             self._reader.join(CALL_TIMEOUT)
 
     def call(self, message: jeepney.Message) -> tuple[Any, ...]:
-        """Send a method call and return the body of the answer. Raise SystemdError."""
+        """Send a method call and return the body of the reply. Raise SystemdError."""
         answer: Future[jeepney.Message] = Future()
         serial = next(self._serials)
         try:

@@ -118,7 +118,7 @@ class DBusManager:
     def _retry_on_disconnect(self, operation: Callable[[dbus.Conn], _T]) -> _T:
         """Run the operation, and repeat it on a new connection if the old one is closed.
 
-        Every call of this class may be repeated: an existing slice and a missing unit are no errors.
+        Every call of this class may be repeated: neither an existing slice nor a missing unit is an error.
         """
         for _ in range(_TRIES - 1):
             conn = self._get_connection()

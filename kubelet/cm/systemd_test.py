@@ -41,7 +41,7 @@ class BusSystemd:
         self.reset: list[str] = []
         # The jobs of these units end only when release() is called.
         self.hanging: dict[str, str] = {}
-        # If set, StopUnit answers with this D-Bus error.
+        # If set, StopUnit fails with this D-Bus error.
         self.stop_error = ""
         # `client` is the name of the connection that sent the last call.
         self.client = ""
@@ -63,7 +63,7 @@ class BusSystemd:
                 if message.header.message_type is jeepney.MessageType.method_call:
                     self._answer(message)
         except OSError:
-            pass  # closed
+            pass  # The connection is closed.
 
     def _answer(self, message: jeepney.Message) -> None:
         body = message.body
@@ -253,7 +253,7 @@ def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd_manage
             *(signal(destination=bus.client, signature=None, reply_serial=serial) for serial in range(1, 1000)),
         ):
             stranger.send(message)
-        # Once this call is answered, the bus has received all messages.
+        # Once this call has returned, the bus has received all messages.
         stranger.send_and_get_reply(jeepney.message_bus.GetId())
     manager.set_unit_properties(SLICE, [("MemoryMax", ("t", 5))])
     assert bus.units[SLICE]["MemoryMax"] == 5
@@ -286,7 +286,7 @@ def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
 
 
 class RefusingBus:
-    """Accept every connection, and answer each message with an error, or with bytes that are no message."""
+    """Accept every connection, and answer each message with an error, or with bytes that are not a message."""
 
     def __init__(self, path: Path, nonsense: bytes = b"") -> None:
         self.address = f"unix:path={path}"
@@ -306,16 +306,16 @@ class RefusingBus:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return  # closed
+                return  # The connection is closed.
             # The client does not read such bytes to their end.
             with connection, contextlib.suppress(ConnectionResetError):
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
         stream = connection.makefile("rb")
-        stream.readline()  # AUTH
+        stream.readline()  # This line is the AUTH command.
         connection.sendall(b"OK 0123456789abcdef0123456789abcdef\r\n")
-        stream.readline()  # BEGIN
+        stream.readline()  # This line is the BEGIN command.
         parser = Parser()
         while data := stream.read1():
             for message in parser.feed(data):

@@ -41,10 +41,11 @@ class ResourceConfig:
     cpu_shares: int | None = None
     cpu_quota: int | None = None  # µs in each period; −1 for no limit
     cpu_period: int | None = None  # µs
-    cpuset: str = ""  # cores such as 0-3,8; "" leaves the cpuset as it is
+    cpuset: str = ""  # The cores have a form such as 0-3,8; "" leaves the cpuset as it is.
     pids_limit: int | None = None
-    huge_page_limit: dict[int, int] = field(default_factory=dict)  # page size in bytes → bytes
-    unified: dict[str, str] = field(default_factory=dict)  # file of version 2 → content; version 1 ignores it
+    huge_page_limit: dict[int, int] = field(default_factory=dict)  # This maps a page size to a limit, both in bytes.
+    # This maps a file of version 2 to its content; version 1 ignores it.
+    unified: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,7 +11,7 @@ from pkg.apimachinery import types
 
 
 class UserNsPodsManager(Protocol):
-    """Define the queries that the kubelet answers.
+    """Define the manager's queries to the kubelet.
 
     Go: userNsPodsManager
     """

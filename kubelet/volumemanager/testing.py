@@ -63,7 +63,7 @@ class FakePods:
 
 
 class FakeVolumeManager:
-    """Mount everything at once, except if `err` is set. `mounted` has the volumes of each pod by UID."""
+    """Mount everything at once, unless `err` is set. `mounted` holds the volumes of each pod by UID."""
 
     def __init__(self) -> None:
         self.mounted: dict[str, kubecontainer.VolumeMap] = {}
@@ -135,8 +135,8 @@ class FakeVolumeManager:
 class FakeBasicVolumePlugin:
     """Serve volumes that are directories. The plugin supports Photon disks, which no real plugin here does.
 
-    `calls` has the calls with the volume's name and, where there is one, the pod's. `errors` has the errors that calls
-    of a method raise, one after the other.
+    `calls` holds the calls with the volume's name and, where there is one, the pod's. `errors` holds the errors that
+    calls of a method raise, one after the other.
     """
 
     def __init__(self, name: str = FAKE_PLUGIN_NAME, remount: bool = False) -> None:
@@ -166,7 +166,7 @@ class FakeBasicVolumePlugin:
             raise err
 
     def wait_for_call(self, *call: str, times: int = 1) -> None:
-        """Wait for so many calls. Raise AssertionError after half a minute."""
+        """Wait until this call was made `times` times. Raise AssertionError after half a minute."""
         with self._changed:
             came = self._changed.wait_for(lambda: self.calls.count(call) >= times, 30)
         assert came, f"{call} was not called {times} times: {self.calls}"

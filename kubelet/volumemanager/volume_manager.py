@@ -141,7 +141,7 @@ class VolumeManager:
         self._operation_has_ended: golang.Channel[None] = golang.Channel(1)
         self._on_volumes_in_use_change = on_volumes_in_use_change or (lambda: None)
         self._lock = threading.Lock()  # This lock guards the two fields below.
-        # `_waiters` has, by pod, one channel for each waiting pod worker. The manager sends on it when the pod's
+        # `_waiters` holds, by pod, one channel for each waiting pod worker. The manager sends on it when the pod's
         # volumes may have changed.
         self._waiters: dict[str, set[golang.Channel[None]]] = {}
         # `_volumes_reported_in_use` holds the volumes that the node's status last reported as in use.

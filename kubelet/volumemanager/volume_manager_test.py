@@ -463,7 +463,10 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
 def test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists(
     attached: World, begun: bool
 ) -> None:
-    """Otherwise a volume that only one node may have could not go to the pod's replacement."""
+    """A volume of a terminated pod is no longer in use, even while the pod object exists.
+
+    Otherwise a volume that only one node may have could not be attached for the pod's replacement.
+    """
     attached.add_bound()
     attached.plugin.errors["mount_device"] = [OSError("bad file system")] * 100
     attached.start()

@@ -579,7 +579,7 @@ class ManagerImpl:
         return True
 
     def _patience(self, resource_name: str) -> float:
-        """Return the seconds to wait for an answer; 0 if the plugin already has other calls pending."""
+        """Return the time, in seconds, to wait for a response; 0 if the plugin already has other calls pending."""
         with self._lock:
             allocations = [each.call for key, each in self._allocations.items() if key.resource_name == resource_name]
             preferences = [call for key, call in self._preferences.items() if key.resource_name == resource_name]
@@ -605,7 +605,11 @@ class ManagerImpl:
         return allocation
 
     def _finish_allocation(self, key: _Container, allocation: _Allocation, patience: float) -> None:
-        """Assign the devices to the container when the plugin answers. Raise DevicesAwaitedError if that takes long."""
+        """Assign the devices to the container when the plugin responds.
+
+        Raise DevicesAwaitedError if that takes long.
+
+        """
         try:
             response = self._result(key, allocation.call, patience, "allocate devices")
         except DevicesAwaitedError:
@@ -621,11 +625,11 @@ class ManagerImpl:
         self._end_allocation(key, allocation)
 
     def _result(self, key: _Container, call: Future[_Answer], patience: float, what: str) -> _Answer:
-        """Return the plugin's answer.
+        """Return the plugin's response.
 
-        Raise DevicesAwaitedError if the answer takes longer than `patience`, and have the pod synced when it arrives.
+        Raise DevicesAwaitedError if the response takes longer than `patience`, and have the pod synced when it arrives.
 
-        DIVERGES (safer): a pod whose plugin does not answer within a second waits, and others are admitted meanwhile.
+        DIVERGES (safer): a pod whose plugin does not respond within a second waits, and others are admitted meanwhile.
         Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: no other pod is admitted until then.
         Why: one slow plugin would delay every pod of the node.
         Test: manager_test.py:test_plugin_that_takes_its_time
@@ -704,7 +708,10 @@ class ManagerImpl:
         return self._choose(key, required, chosen, available)
 
     def _require_healthy(self, pod_uid: str, resource_name: str, before: set[str]) -> set[str]:
-        """Return the resource's healthy devices. Raise if there are none, or if a device of `before` is not healthy."""
+        """Return the resource's healthy devices.
+
+        Raise an error if there are none, or if a device of `before` is not healthy.
+        """
         self._require_plugin(pod_uid, resource_name)
         with self._lock:
             healthy = set(self._healthy_devices.get(resource_name, set()))
@@ -757,7 +764,7 @@ class ManagerImpl:
     ) -> set[str]:
         """Return the plugin's preferred devices.
 
-        If the pod had to wait for the answer, other containers may have the devices by now.
+        If the pod had to wait for the response, other containers may have the devices by now.
         """
         resource_name = key.resource_name
         with self._lock:

@@ -320,7 +320,7 @@ def test_plugin_that_takes_its_time(world: World) -> None:
 
 
 def test_plugin_that_takes_its_time_to_say_what_it_prefers(world: World) -> None:
-    """The preference of a slow plugin counts only for devices that are still available when it answers."""
+    """The preference of a slow plugin counts only for devices that are still available when it responds."""
     options = pluginapi.DevicePluginOptions(get_preferred_allocation_available=True)
     plugin = world.connect(_R, *_devices("1", "2", "3"), options=options)
     plugin.hangs, plugin.preferred = True, ["2", "3"]
@@ -871,7 +871,7 @@ def test_pods_are_named_whose_devices_change(world: World) -> None:
     assert _told(world) == []
     world.tell(_R, device("1", healthy=False), device("2"))
     assert _told(world) == [("one",)]
-    # Devices that disappear are no change, but their return is one.
+    # The disappearance of devices does not count as a change of health, but their return does.
     world.tell(_R)
     assert _told(world) == []
     world.tell(_R, *_devices("1", "2"))

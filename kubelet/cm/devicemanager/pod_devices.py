@@ -42,7 +42,7 @@ class ResourceDeviceInstances(dict[str, DeviceInstances]):
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocateInfo:
-    """Hold a container's devices of one resource, and the plugin's answer to their allocation."""
+    """Hold a container's devices of one resource, and the plugin's response to their allocation."""
 
     device_ids: checkpoint.DevicesPerNUMA
     alloc_resp: pluginapi.ContainerAllocateResponse

@@ -41,7 +41,7 @@ def response(
     annotations: dict[str, str] | None = None,
     cdi_devices: Iterable[str] = (),
 ) -> pluginapi.ContainerAllocateResponse:
-    """Return a plugin's answer.
+    """Return a plugin's response.
 
     The maps hold paths on the host by path in the container, and variables and annotations by name.
     """
@@ -103,7 +103,7 @@ class FakeDevicePlugin:
         self.socket_path = f"/{resource}.sock"
         self.options = options or pluginapi.DevicePluginOptions()
         self.err: Exception | None = None
-        # If set, this answer replaces the result of `allocate`.
+        # If set, this response replaces the result of `allocate`.
         self.answer: pluginapi.AllocateResponse | None = None
         self.preferred: Sequence[str] = ()
         self.allocate: Callable[[Sequence[str]], pluginapi.ContainerAllocateResponse] = lambda ids: response(
@@ -137,7 +137,7 @@ class FakeDevicePlugin:
         return self._begin(self.answer or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)]))
 
     def _begin(self, answer: Any) -> FakeFuture:
-        """Start a call. If `hangs` is set, the test answers it."""
+        """Start a call. If `hangs` is set, the test supplies the result."""
         self.futures.append(FakeFuture(self.err or answer))
         if not self.hangs:
             self.futures[-1].answer()

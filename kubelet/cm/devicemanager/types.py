@@ -59,7 +59,7 @@ class Manager(Protocol):
         ...
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Allocate the container's devices. Raise the reason if that is impossible."""
+        """Allocate the container's devices. Raise an error that gives the reason if that is impossible."""
         ...
 
     def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
@@ -71,7 +71,7 @@ class Manager(Protocol):
     def get_device_run_container_options(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
     ) -> DeviceRunContainerOptions | None:
-        """Return what the container needs to use its devices, or None. Raise the reason for a failure."""
+        """Return what the container needs to use its devices, or None. Raise an error if that fails."""
         ...
 
     def get_capacity(self) -> tuple[dict[str, Quantity], dict[str, Quantity], list[str]]:

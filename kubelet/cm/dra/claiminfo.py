@@ -22,7 +22,7 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery import types
 from pkg.component_base import metrics
 
-# This stands in place of a driver's name for the claims of any driver.
+# This label replaces a driver's name in the count of all drivers' claims.
 CLAIMS_IN_USE_ANY_DRIVER = "<any>"
 
 

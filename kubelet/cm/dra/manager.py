@@ -234,7 +234,7 @@ class Manager:
                 continue
             # DIVERGES (fault of Go): a claim that a pod names twice is prepared once.
             # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: it sends the claim twice in one call, gets
-            # one answer for both, and concludes that the driver skipped one.
+            # one result for both, and concludes that the driver skipped one.
             # Why: the pod would never start.
             # Test: manager_test.py:test_a_claim_that_a_pod_names_twice_is_asked_for_once
             if (known := looked_up.get(claim_name)) is not None:
@@ -345,7 +345,7 @@ class Manager:
         claims: list[drapb.Claim],
         resource_claims: Mapping[str, resourceapi.ResourceClaim],
     ) -> None:
-        """Have a plugin prepare claims, and record the devices in its answer."""
+        """Have a plugin prepare claims, and record the devices in its response."""
         with _named("NodePrepareResources"):
             response = plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest(claims=claims))
         errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
@@ -517,7 +517,7 @@ class Manager:
                     # again.
                     # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: the claim still counts as
                     # prepared.
-                    # Why: the driver may have taken the devices back before its answer was lost.
+                    # Why: the driver may have taken the devices back before its response was lost.
                     # Test: manager_test.py:test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again
                     info.may_be_taken_back |= driver_name in info.driver_state
             with _named("NodeUnprepareResources"):
@@ -685,7 +685,7 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _check_results(method: str, claims: list[drapb.Claim], errors: Mapping[str, str]) -> None:
-    """Raise ClaimError unless the driver succeeded for each of the claims, and answered for no other claim."""
+    """Raise ClaimError unless the driver succeeded for exactly these claims."""
     names = {claim.uid: claim.name for claim in claims}
     for claim_uid, error in errors.items():
         if claim_uid not in names:

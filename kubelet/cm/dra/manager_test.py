@@ -338,7 +338,7 @@ def test_another_claim_of_the_same_name(node: Node) -> None:
 
 
 def test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again(node: Node) -> None:
-    """A claim is prepared again after a driver unprepared it and the answer was lost.
+    """A claim is prepared again after a driver unprepared it and the response was lost.
 
     Another pod shares the claim, and is synced next.
     """

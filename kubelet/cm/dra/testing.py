@@ -1,4 +1,4 @@
-"""Define a DRA driver whose answers and faults the test sets, and which records its calls."""
+"""Define a DRA driver whose responses and faults the test sets, and which records its calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class FakeDRADriver:
         self.endpoint = str(endpoint)
         # `calls` holds the method and the UIDs of the claims of each call.
         self.calls: list[tuple[str, list[str]]] = []
-        # `devices` maps a claim's UID to its devices, `errors` to the error that replaces them. The answer leaves out
+        # `devices` maps a claim's UID to its devices, `errors` to the error that replaces them. The response leaves out
         # the claims in `skipped`.
         self.devices: dict[str, list[drapb.Device]] = {}
         self.errors: dict[str, str] = {}
         self.skipped: set[str] = set()
-        # The answer also contains results for these UIDs, which were not requested.
+        # The response also contains results for these UIDs, which were not requested.
         self.unasked: set[str] = set()
         # If set, calls fail with `failure`, and wait for `gate`.
         self.failure: tuple[grpc.StatusCode, str] | None = None

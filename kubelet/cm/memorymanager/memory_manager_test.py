@@ -166,7 +166,7 @@ def test_a_pod_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for c in everybody:
         node.manager.allocate(asking, c)
     assert len(written) == 1
-    for c in everybody:  # once more, as after a restart of the kubelet
+    for c in everybody:  # Admit the pod once more, as after a restart of the kubelet.
         node.manager.allocate(asking, c)
     assert len(written) == 1
     assert json.loads(written[0])["entries"]["pod1"].keys() == {"init", "a", "b", "c"}

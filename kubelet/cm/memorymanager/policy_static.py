@@ -350,7 +350,7 @@ def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
 
 
 def _has_given_back(s: state.State, pod: v1.Pod, container: v1.Container) -> bool:
-    """Report whether the container is an init container that has ended, so that a later container has memory.
+    """Report whether the container is an init container that has ended, so that a later container has its memory.
 
     DIVERGES (fault of Go): when a pod is admitted again after a restart, init containers that have ended get no memory.
     Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).Allocate: they get memory a second time.

@@ -1,4 +1,4 @@
-"""Define a topology manager and a hint provider whose answers the test sets.
+"""Define a topology manager and a hint provider whose results the test sets.
 
 Go: pkg/kubelet/cm/topologymanager/fake_topology_manager.go
 """

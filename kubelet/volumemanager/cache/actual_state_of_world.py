@@ -126,7 +126,7 @@ class _AttachedVolume:
     mounted_pods: dict[str, _MountedPod] = field(default_factory=dict)
     device_mount_state: DeviceMountState = DeviceMountState.DEVICE_NOT_MOUNTED
     device_mount_path: str = ""
-    # `volume_in_use_error_for_expansion` tells whether the driver has answered that it cannot expand a volume that is
+    # `volume_in_use_error_for_expansion` tells whether the driver has reported that it cannot expand a volume that is
     # in use.
     volume_in_use_error_for_expansion: bool = False
     # `persistent_volume_size` is the size at the pod's start, or after the last expansion.
@@ -151,7 +151,7 @@ class ActualStateOfWorld:
     ) -> None:
         """Create an empty state.
 
-        The state calls on_pod_change, from any thread, with the name of a pod that has got or lost a volume.
+        The state calls on_pod_change, from any thread, with the name of a pod that has gained or lost a volume.
         """
         self._node_name = node_name
         self._volume_plugin_mgr = volume_plugin_mgr

@@ -306,7 +306,10 @@ def test_reconstructed_until_something_sure_is_known(
 
 
 def test_device_is_reconstructed_although_no_pod_has_it(world: World) -> None:
-    """If a driver fails to stage a reconstructed volume again, the volume may still be staged from before."""
+    """The device of a reconstructed volume counts as reconstructed even if no pod has the volume.
+
+    If a driver fails to stage the volume again, it may still be staged from before.
+    """
     world.state.add_attach_uncertain_reconstructed_volume(NAME, SPEC, "node", "")
     world.state.mark_device_as_uncertain(NAME, "", "/mnt/pv", "")
     assert world.state.is_volume_device_reconstructed(NAME)

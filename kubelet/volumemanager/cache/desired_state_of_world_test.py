@@ -112,7 +112,7 @@ def test_claim_under_two_names_is_one_volume(world: World) -> None:
 
 @pytest.mark.parametrize("remount", [True, False])
 def test_request_is_a_new_one_for_volumes_that_are_set_up_again(world: World, remount: bool) -> None:
-    """The request time follows the steady clock, because the time of day may be set before the mount ends."""
+    """The request time follows the monotonic clock, because the time of day may be set before the mount ends."""
     world.clock.shift(3600)
     world.plugin.remount = remount
     world.add("a", disk("pv"))

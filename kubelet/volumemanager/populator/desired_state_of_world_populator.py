@@ -34,7 +34,7 @@ T = TypeVar("T")
 ZERO = Quantity(0)
 # `RESYNC_PERIOD` is the time, in seconds, between two passes over all pods when no event arrives.
 RESYNC_PERIOD = 10.0
-# `CLAIM_TIMEOUT` is the time, in seconds, that the API server may take to answer a request for a claim.
+# `CLAIM_TIMEOUT` is the time, in seconds, that the API server may take to respond to a request for a claim.
 CLAIM_TIMEOUT = 10.0
 # `FORBIDDEN_PERIOD` is the delay, in seconds, before a forbidden request is repeated, and `FORBIDDEN_RETRIES` the
 # number of repetitions. Each delay is twice as long as the one before.
@@ -50,7 +50,7 @@ class PodManager(Protocol):
 
 
 class PodStateProvider(Protocol):
-    """Define what the populator needs from the pod workers: how far each pod has come."""
+    """Define what the populator needs from the pod workers: the stage that each pod has reached."""
 
     def should_pod_containers_be_terminating(self, uid: types.UID) -> bool: ...
 
@@ -74,7 +74,7 @@ class Claims(Protocol):
 class APIServerClaims:
     """Read claims and persistent volumes from the API server.
 
-    There is no cache: with an outdated answer the kubelet might mount a volume that now belongs to another claim.
+    There is no cache: with outdated data the kubelet might mount a volume that now belongs to another claim.
     """
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
@@ -96,7 +96,7 @@ class APIServerClaims:
         except golang.Canceled:
             raise
         except Exception as err:
-            # Whatever keeps the API server from answering, the next pass asks again.
+            # Whatever the failure is, the next pass sends the request again.
             raise ClaimError(f"{message}: {err}") from err
         finally:
             cancel()
@@ -298,7 +298,7 @@ class DesiredStateOfWorldPopulator:
         has been read.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
         (*desiredStateOfWorldPopulator).Run: in the Go kubelet the first pass over all pods counts as complete even if
-        the API server did not answer for a claim, and the kubelet then unmounts the claim's volume.
+        the API server did not respond to a request for a claim, and the kubelet then unmounts the claim's volume.
         Why: a short failure of the API server would take a disk away from running containers.
         Test: kubelet/volumemanager/volume_manager_test.py:test_pod_keeps_what_it_has_while_its_claim_cannot_be_read
         """
@@ -369,7 +369,8 @@ class DesiredStateOfWorldPopulator:
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
         (*desiredStateOfWorldPopulator).findAndRemoveDeletedPods: in the Go kubelet it stays desired, and in the node's
         volumesInUse, until it is mounted or the pod object is gone.
-        Why: a volume that only one node may have cannot go to the pod's replacement while its mount keeps failing here.
+        Why: a volume that only one node may have cannot be attached for the pod's replacement while its mount keeps
+        failing here.
         Test:
         kubelet/volumemanager/volume_manager_test.py:test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists
         """
@@ -460,10 +461,9 @@ class DesiredStateOfWorldPopulator:
     def _process_pod_with_claims(self, pod: v1.Pod) -> None:
         """Process the pod as _process_pod_volumes does, but on another thread.
 
-        DIVERGES (safer): while the API server is slow to answer about the claims of one pod, other pods get their
-        volumes.
+        DIVERGES (safer): while the API server is slow to return the claims of one pod, other pods get their volumes.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-        (*desiredStateOfWorldPopulator).processPodVolumes: in the Go kubelet all pods wait for the answer, one after
+        (*desiredStateOfWorldPopulator).processPodVolumes: in the Go kubelet all pods wait for the response, one after
         another.
         Why: pods that need nothing from the API server must not wait when it hangs.
         Test: desired_state_of_world_populator_test.py:test_pods_do_not_wait_for_claims_of_another

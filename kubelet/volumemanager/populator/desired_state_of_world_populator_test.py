@@ -243,7 +243,7 @@ def test_pod_that_ends_while_its_claim_is_asked_for_loses_its_volumes(
     world.add_bound()
     world.add_pod()
     world.populator.wake()
-    for _ in range(3):  # The first pass asks for the claim, then the answer arrives, then another pass follows.
+    for _ in range(3):  # The first pass requests the claim, then the response arrives, then another pass follows.
         assert world.populated.recv(30)[1]
     assert world.desired.get_pods() == set()
     world.cancel()

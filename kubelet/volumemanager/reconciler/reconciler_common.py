@@ -269,7 +269,7 @@ class ReconcilerCommon:
             # listed the devices without pods.
             # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: the Go
             # kubelet starts to unmount the device; only the plugin's check for other mounts of the device can stop it.
-            # Why: the volume could be unstaged under a pod that has just got it.
+            # Why: the volume could be unstaged while a pod that has just got it uses it.
             # Test: reconciler_test.py:test_device_is_not_unmounted_under_a_pod_whose_mount_ends_just_now
             if self._actual_state_of_world.is_volume_mounted_elsewhere(name, EMPTY_UNIQUE_POD_NAME):
                 continue

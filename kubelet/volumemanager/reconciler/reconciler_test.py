@@ -100,7 +100,9 @@ class World:
         self.desired.mark_volumes_reported_in_use(names)
 
     def rounds(self, operations: int = 0) -> None:
-        """Run a pass after each of so many operations has ended. The last pass must start no operation."""
+        """Run a pass, and another one after each of `operations` operations has ended. The last pass must start no
+        operation.
+        """
         self.reconciler.reconcile()
         for _ in range(operations):
             assert self.ended.recv(30)[1], f"an operation did not end: {self.plugin.calls}"
@@ -407,7 +409,7 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
 
 
 def unreadable(monkeypatch: pytest.MonkeyPatch, *paths: Path, code: int = errno.EIO) -> None:
-    """Let these directories have a disk fault."""
+    """Make each read of these directories fail, as a disk fault does."""
 
     def listdir(path: str) -> list[str]:
         if Path(path) in paths:
@@ -431,7 +433,7 @@ def test_it_is_told_when_what_is_on_disk_was_looked_at(world: World, monkeypatch
 def test_nobody_relies_on_a_look_that_there_was_no_descriptor_for(
     world: World, monkeypatch: pytest.MonkeyPatch, what: str, code: int
 ) -> None:
-    """A permanent read error must not keep pods from ending, or the node's status from listing new volumes."""
+    """A permanent read error must not keep pods from terminating, or the node's status from listing new volumes."""
     left_behind(world, kind="volumeDevices")
     world.reconciler._has_reconstructed = False
     error = raising(OSError(code, os.strerror(code)))
@@ -537,7 +539,7 @@ def test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it(
 def test_directory_without_a_mount_keeps_no_later_pods_volume_staged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory may stay forever, and must not keep a later pod's volume from going to another node."""
+    """A directory may stay forever, and must not keep a later pod's volume from being attached to another node."""
     path = left_behind(world)
     give_up(world, monkeypatch)
     world.want("later")
@@ -884,7 +886,7 @@ def remember(
     staged: Sequence[Spec] = (),
     published: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Let the plugin have records of these volumes."""
+    """Make the plugin return records of these volumes."""
     monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: list(staged), raising=False)
     monkeypatch.setattr(world.plugin, "list_published_devices", lambda: list(published), raising=False)
     monkeypatch.setattr(world.plugin, "is_staged_by_another_name", lambda spec, staged: False, raising=False)
@@ -940,7 +942,10 @@ def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
 def test_staged_volume_waits_only_for_directories_that_may_be_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch, empty: bool
 ) -> None:
-    """The pod may wait for its own volume for days, for example because a secret is missing."""
+    """A staged volume waits only for directories that may belong to it.
+
+    A pod may wait for its own volume for days, for example because a secret is missing.
+    """
     monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: False)
     remember(world, monkeypatch, staged=[claimed("staged")])
     world.plugin.reconstructible = False
@@ -1006,7 +1011,10 @@ def test_unknown_volumes_of_one_name_are_all_unmounted(world: World, monkeypatch
 
 
 def test_unknown_volume_is_not_taken_for_another_one_that_has_its_name(world: World) -> None:
-    """An inline volume may have the same name as the persistent volume of another volume of the pod."""
+    """A volume on disk does not count as known because the pod has another volume with its name.
+
+    An inline volume may have the same name as the pod's persistent volume.
+    """
     world.plugin.reconstructible = False
     path = left_behind(world)
     spec = testing.new_persistent_volume_spec("pv")

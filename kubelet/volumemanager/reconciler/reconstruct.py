@@ -49,7 +49,7 @@ class ReconstructMethods(ReconstructCommonMethods):
 
         An earlier unmount could take a volume from a pod that the populator has not processed yet, or use a wrong
         device path. The pods' directories must have been read too: a staged volume whose pods are unknown would be
-        unstaged under their containers.
+        unstaged while their containers use it.
         """
         return self._has_reconstructed and self._devices_are_known() and self._populator_has_added_pods()
 
@@ -127,7 +127,7 @@ class ReconstructMethods(ReconstructCommonMethods):
         """Report whether the actual state contains the volumes that were on disk at the start of the kubelet.
 
         Volumes that cannot be read do not count. The exception is a lack of file descriptors or memory: that lack
-        passes soon, so the answer is no until the volumes have been read.
+        passes soon, so the method returns False until the volumes have been read.
         """
         return self._has_reconstructed
 
@@ -233,10 +233,10 @@ class ReconstructMethods(ReconstructCommonMethods):
 
         DIVERGES (fault of Go): a volume that was found on disk under another name than its pod's spec gives it counts
         as that pod's volume.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the Go kubelet takes
-        the two names for two volumes, and unmounts the one that it found on disk under the pod's containers.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the Go kubelet treats
+        the two names as two volumes, and unmounts the one that it found on disk while the pod's containers use it.
         Why: the directory of an iSCSI volume contains the portal with its port, which the pod's spec may leave out;
-        every restart of the kubelet would take such a disk away.
+        every restart of the kubelet would unmount such a disk.
         Test: reconciler_test.py:test_volume_whose_directory_tells_another_name_is_left_to_its_pod
         """
         for found in self._actual_state_of_world.get_all_mounted_volumes():

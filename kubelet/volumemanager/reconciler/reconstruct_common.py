@@ -228,9 +228,9 @@ class ReconstructCommonMethods(ReconcilerCommon):
             volume.volume_path,
         )
         spec = reconstructed.spec
-        # Find the plugin by the spec, not by its name: a plugin may stage some of its volumes and not others. The
-        # question of attachment comes last, because its answer needs the API server for persistent CSI volumes, which
-        # are always device-mountable.
+        # Find the plugin by the spec, not by its name: a plugin may stage some of its volumes and not others. Check
+        # last whether the volume must be attached, because that check needs the API server for persistent CSI volumes,
+        # which are always device-mountable.
         device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
         shared = device_plugin is not None or self._volume_plugin_mgr.find_attachable_plugin_by_spec(spec) is not None
         if shared:

@@ -329,7 +329,7 @@ def has_status_cause(err: BaseException, reason: str) -> bool:
 
 
 def suggests_client_delay(err: BaseException) -> float | None:
-    """Return after how many seconds the server wants the next attempt, or None if it did not say."""
+    """Return the delay, in seconds, that the server requests before the next attempt, or None if it requests none."""
     status = status_of(err)
     if status is None or status.details is None:
         return None

@@ -27,10 +27,11 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _MAX_NANOS: Final = (2**63 - 1) * NANO
 _SYNTAX: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+|)")
-# A number with more digits before the point exceeds the largest amount. Digits after this many, whatever the suffix,
-# can only round up the last significant digit.
+# A number with more than `_MAX_DIGITS` digits before the point exceeds the largest amount. Whatever the suffix is,
+# further digits can only round up the last significant digit.
 _MAX_DIGITS: Final = 64
-# `_MAX_KEPT` is the longest text that the parser caches. A pod may contain many different numbers of a mebibyte each.
+# `_MAX_KEPT` is the longest text that the parser caches. A pod may contain many different numbers, each with a mebibyte
+# of text.
 _MAX_KEPT: Final = 64
 
 

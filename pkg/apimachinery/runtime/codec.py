@@ -128,9 +128,9 @@ def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
 def without_depths(data: bytes) -> bytes:
     """Return the JSON with null in place of values nested deeper than MAX_DEPTH levels.
 
-    Return `data` itself if there are none. Go's clients do not look into an object's managedFields. A user who may
-    change the object can put ten thousand levels into them, which no decoder here accepts. Without this function a list
-    that contains the object could not be decoded at all.
+    Return `data` itself if there are none. Go's clients do not decode an object's managedFields. A user who may change
+    the object can put ten thousand levels into them, which no decoder here accepts. Without this function a list that
+    contains the object could not be decoded at all.
     """
     parts: list[bytes] = []
     kept_from = depth = 0
@@ -217,7 +217,8 @@ def deepcopy(obj: T) -> T:
 
 def semantic_equal(a: object, b: object) -> bool:
     """Report whether two objects mean the same: None equals empty, and quantities are compared by amount."""
-    # The comparison of msgspec and Python is fast, so a closer look is needed only for values that it finds different.
+    # The comparison of msgspec and Python is fast, so only values that it finds different need the slower comparison
+    # below.
     if a is b or a == b:
         return True
     match a, b:

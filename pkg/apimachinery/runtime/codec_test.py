@@ -253,7 +253,7 @@ def test_now_has_whole_seconds_in_utc() -> None:
     assert now.microsecond == 0 and now.tzinfo is datetime.UTC
 
 
-# The look at Nested, as a part of Outer, lasts until the second thread has had its chance to use Outer.
+# The inspection of Nested, as a part of Outer, lasts until the second thread has had its chance to use Outer.
 _TWO_THREADS = """
 import threading
 from typing import Any

@@ -16,7 +16,11 @@ T = TypeVar("T")
 
 class Decoder(Protocol[T]):
     def decode(self) -> Event[T] | None:
-        """Wait for the next event and return it, or None at the end of the stream; raise if the stream breaks."""
+        """Wait for the next event and return it, or None at the end of the stream.
+
+        Raise an error if the stream breaks.
+
+        """
         ...
 
     def close(self) -> None:

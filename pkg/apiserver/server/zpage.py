@@ -35,7 +35,8 @@ def delimiter() -> str:
 def handler(component: str, page: str, text: Callable[[], str], fields: Callable[[], dict[str, Any]]) -> http.Handler:
     """Return a handler for the page.
 
-    It serves the text, or the fields as an object of the page's kind if the Accept header names that in full.
+    The handler serves the text. If the Accept header names the page's kind in full, it serves the fields as an object
+    of that kind.
     """
     kind = page.capitalize()
     kinds = [negotiation.GroupVersionKind(GROUP, version, kind) for version in _VERSIONS]

@@ -146,7 +146,7 @@ def test_a_body_that_is_no_text() -> None:
 
 @pytest.mark.parametrize(("size", "status"), [(MAX_VALUE_BYTES, 200), (MAX_VALUE_BYTES + 1, 413), (1 << 20, 413)])
 def test_of_a_long_value_hardly_more_is_read_than_may_come(size: int, status: int) -> None:
-    """Of a value that is too long, hardly more is read than the limit, even if it arrives byte by byte."""
+    """The server reads hardly more of a value than the limit, even if the value arrives byte by byte."""
     left, handler = [size], routes.string_flag_put_handler(_set)
 
     def next_part() -> bytes:

@@ -357,7 +357,7 @@ def _without_type(obj: T) -> T:
 def _decode_json(data: bytes, type_: type[S]) -> S:
     """Decode JSON as codec.decode_json does, but tolerate more in untyped fields.
 
-    Go does not look into such fields, so they may hold data that is nested too deeply to be decoded, or invalid UTF-8.
+    Go does not decode such fields, so they may hold data that is nested too deeply to be decoded, or invalid UTF-8.
     """
     try:
         return codec.decode_json(data, type_)
@@ -384,7 +384,7 @@ def _decode_item(resource: Resource[T], item: msgspec.Raw, named: bool = True) -
 
 
 def _fault_of(obj: Any, kind: str, name: str, named: bool) -> str:
-    """Return why the object is not the one of this kind and name, or "" if it is.
+    """Return why the object does not have this kind and name, or "" if it does.
 
     With an empty name, any name is accepted, and `named` says whether the object must have one.
     """

@@ -80,7 +80,7 @@ def test_list_names_what_cannot_be_decoded() -> None:
 def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
     """Deeply nested managedFields do not prevent the decoding of objects.
 
-    A user who may change a pod can put them there, and Go's clients do not look into managedFields.
+    A user who may change a pod can put them there, and Go's clients do not decode managedFields.
     """
     levels = 100_000
     managed = b'"managedFields":[{"fieldsV1":%s{}%s}],"name"' % (b'{"f:a":' * levels, b"}" * levels)
@@ -110,7 +110,7 @@ def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
 def test_parameters_that_are_no_text_keep_nobody_from_the_claim(text: bytes) -> None:
     """Invalid UTF-8 in parameters does not prevent the decoding of a claim.
 
-    API servers pass parameters on unchanged, and Go's clients do not look into them.
+    API servers pass parameters on unchanged, and Go's clients do not decode them.
     """
     opaque = b'"opaque":{"driver":"d","parameters":{"a":"%s"}}' % text
     claim = b'{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"devices":{"config":[{%s}]}}}' % opaque

@@ -36,7 +36,7 @@ _CHUNK = 1 << 16
 
 # `ATTEMPT_TIMEOUT` is the time, in seconds, that one attempt of a request may take once it has its connection. An API
 # server gives up on a request after 60 s (its --request-timeout). A server that is silent for longer is dead, or hangs
-# behind a proxy that still answers.
+# behind a proxy that still responds.
 ATTEMPT_TIMEOUT = 75.0
 # `WATCH_IDLE_TIMEOUT` is the time, in seconds, that a watch may be silent. An API server sends a bookmark each minute.
 # If a server sends none, the watch is restarted at the version that it has reached, which costs one request.
@@ -140,7 +140,7 @@ class Stream:
             with self._lock:
                 self._reading = False
                 closed = self._closed
-            if closed:  # The thread that called close left the clean-up to this one.
+            if closed:  # The thread that called close left the clean-up to this thread.
                 self._dispose()
 
     def _dispose(self) -> None:

@@ -51,7 +51,7 @@ class WithRetry:
     """`previous` is the error that caused the last retry, if an error caused it."""
 
     def after_error(self, verb: str, err: Exception) -> int | None:
-        """Return after how many seconds to try again, or None if the error is final.
+        """Return the delay, in seconds, before the next attempt, or None if the error is final.
 
         Only GET requests are repeated.
         """
@@ -63,7 +63,9 @@ class WithRetry:
         return _AFTER_CUT
 
     def after_response(self, code: int, headers: Headers) -> int | None:
-        """Return after how many seconds the server wants the next attempt, or None if the response is final."""
+        """Return the delay, in seconds, that the server requests before the next attempt, or None if the response is
+        final.
+        """
         self.attempts += 1
         if self.attempts > self.max_retries or (code != 429 and code < 500):
             return None

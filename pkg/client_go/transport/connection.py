@@ -314,7 +314,7 @@ class Connection(http.client.HTTPConnection):
         return sock
 
     def _own(self, sock: socket.socket) -> None:
-        """Let abort end this socket; close it and raise ConnectionAbortedError if abort was called before."""
+        """Keep this socket for abort; close it and raise ConnectionAbortedError if abort was called before."""
         with self._lock:
             self._owned = sock
             if self._ctx.err() is not None:

@@ -13,7 +13,7 @@ from pkg.component_base.featuregate.feature_gate import FeatureGate
 
 @contextmanager
 def set_feature_gate_during_test(gate: FeatureGate, key: str, value: bool) -> Iterator[None]:
-    """Give the gate this value, whatever its stage or lock; later restore the old value."""
+    """Set the gate to this value, whatever its stage or lock; later restore the old value."""
     gate.get_all()[key]
     enabled, raw = gate._enabled, gate._enabled_raw
     gate._enabled, gate._enabled_raw = {**enabled, key: value}, {**raw, key: value}

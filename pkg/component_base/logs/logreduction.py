@@ -36,7 +36,10 @@ class LogReduction:
             return True
 
     def clear_id(self, parent_id: str) -> None:
-        """Let the next message of this ID be logged, because the subject has recovered or is gone."""
+        """Forget the last message of this ID, so that the next one is logged.
+
+        Callers do so when the subject has recovered or is gone.
+        """
         with self._lock:
             self._printed.pop(parent_id, None)
 

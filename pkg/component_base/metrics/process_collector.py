@@ -18,7 +18,7 @@ _NETSTAT = Path("/proc/self/net/netstat")
 
 
 class ProcessCollector(prometheus_client.ProcessCollector):
-    """Extend the client library's collector by what upstream's has in addition."""
+    """Extend the client library's collector with the metrics that only upstream's collector has."""
 
     def __init__(self) -> None:
         super().__init__(registry=None)

@@ -85,7 +85,7 @@ def test_long_error_is_cut(collector: testing.Collector) -> None:
 
 
 def test_blanks_in_headers(collector: testing.Collector) -> None:
-    """Of the blanks in headers, only as many as separate words reach the library."""
+    """The library receives no blanks of a header except those that separate words."""
     made = provider(collector)
     blanks = " \t" * 10_000
     headers = {

@@ -40,7 +40,7 @@ class CPUDetails(dict[int, CPUInfo]):
         return CPUSet(info.uncore_cache_id for info in self.values() if info.numa_node_id in ids)
 
     def cores_needed_in_uncore_cache(self, num_cores_needed: int, *ids: int) -> CPUSet:
-        """Return this many of the caches' cores, lowest IDs first, or all if there are fewer."""
+        """Return up to num_cores_needed of the caches' cores, lowest IDs first."""
         cores = CPUSet(info.core_id for info in self.values() if info.uncore_cache_id in ids)
         return CPUSet(cores.list()[:num_cores_needed])
 

@@ -56,7 +56,7 @@ class DeviceHealth:
     pool_name: str
     device_name: str
     health: DeviceHealthStatus = DeviceHealthStatus.UNKNOWN
-    last_updated: datetime.datetime | None = None  # by the steady clock
+    last_updated: datetime.datetime | None = None  # This is a reading of `Clock.steady`.
     # `health_check_timeout` is the time, in seconds, for which the report is valid; 0 stands for the default.
     health_check_timeout: float = 0.0
     message: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def merge_map_patch(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with the patch applied: null removes, objects are merged, and anything else replaces.
+    """Return the object with the patch applied: null removes a field, objects are merged, other values replace.
 
     The arguments are not changed; the result shares unchanged parts with them.
     """

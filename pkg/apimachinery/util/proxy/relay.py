@@ -42,10 +42,10 @@ _GATHER = 64 << 10
 _GATHER_MILLISECONDS = 2
 # If no more bytes than this were gathered in that time, gathering has no benefit, and ends.
 _LITTLE = 8 << 10
-# This stands for no event except the other side's hang-up, which every poll reports.
+# This mask selects no event except the other side's hang-up, which every poll reports.
 _NEWS = 1 << 16
-# `LINGER` is the time, in seconds, for which no bytes may move after one direction has ended. A client that still has
-# to read the backend's last output may pause for longer.
+# `LINGER` is the time, in seconds, that the relay waits without any progress after one direction has ended. A client
+# that still has to read the backend's last output may pause for longer.
 LINGER = 10.0
 # `PIECES_IN_TURN` is the number of TLS records that are read in one turn, or of frames that are parsed. With records of
 # one byte this takes half a millisecond.
@@ -89,8 +89,8 @@ class End:
         # If True, nothing can be sent any more, because the connection broke or was abandoned. The last data of the
         # other side may still be unread.
         self.broken = False
-        self.waiting = 0  # `waiting` is the number of bytes that `write` accepted and the connection has not taken yet.
-        self.taken = 0  # `taken` is the number of bytes that the connection has taken since its start.
+        self.waiting = 0  # `waiting` is the number of bytes that `write` has accepted and that have not been sent yet.
+        self.taken = 0  # `taken` is the number of bytes that have been sent since the start.
         # `_arrived` is the number of bytes, out of `taken`, that had reached the other side at the last check.
         self._arrived = 0
         self._queue: deque[memoryview] = deque()
@@ -163,7 +163,7 @@ class End:
         self.gathering = False
 
     def hang_up(self, *, failed: bool) -> None:
-        """Record that no bytes move any more at the other side, because it failed or both directions have ended.
+        """Record that no more bytes can pass at the other side, because it failed or both directions have ended.
 
         The other side's last data may be unread, or the sink may not have taken all of it.
         """

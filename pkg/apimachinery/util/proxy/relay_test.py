@@ -425,8 +425,8 @@ def test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes(between:
 def test_what_can_wait_comes_though_the_last_read_ended_where_the_backend_did() -> None:
     """Delayed data is sent even if the last read ended exactly where the backend's output did.
 
-    The relay checks whether the backend has more output when it matters, because a read may not tell, and the state may
-    change.
+    The relay checks whether the backend has more output when it matters, because a read may not show it, and the state
+    may change.
     """
     (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
     with near, client, far, backend:
@@ -467,7 +467,7 @@ def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Betwe
 def test_a_backend_that_speaks_on_to_a_client_that_was_told_the_end_is_left(
     between: Between, waiting: int, size: int
 ) -> None:
-    """The relay abandons a backend that keeps sending to a client that was told the end.
+    """The relay abandons a backend that keeps sending to a client that was told that no more data follows.
 
     This holds whether or not the backend has received its data.
     """

@@ -206,7 +206,7 @@ def test_a_ping_that_waited_never_comes_within_another_frame() -> None:
 
 @pytest.mark.parametrize("frame", [spdy.Framer.data_head(1, 0), spdy.Framer().ping(1)], ids=["empty", "ping"])
 def test_many_small_frames_leave_the_turn_to_others(frame: bytes) -> None:
-    """Many small frames leave turns to other connections.
+    """A client with many small frames leaves turns to other connections.
 
     The turn is returned before the frames found in it are written.
     """

@@ -68,7 +68,7 @@ def jitter_until(
 
 
 def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> bool:
-    """Wait by the clock, or until ctx is done; report whether ctx is done."""
+    """Wait for a time that the clock measures, or until ctx is done; report whether ctx is done."""
     timer = golang.Timer(seconds, clock)
     golang.select(ctx.done(), timer.channel)
     timer.stop()
@@ -76,7 +76,7 @@ def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None 
 
 
 def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> None:
-    """Wait by the clock; raise ctx.err() once ctx is done."""
+    """Wait for a time that the clock measures; raise ctx.err() once ctx is done."""
     if sleep(ctx, seconds, clock):
         ctx.raise_if_done()
 

@@ -16,7 +16,7 @@ WAIT = 30.0
 
 
 class Stepper:
-    """Let a loop run on its own clock, and step the clock whenever the loop waits."""
+    """Run a loop on its own clock, and step the clock whenever the loop waits."""
 
     def __init__(self) -> None:
         self.clock = testing.FakeClock()

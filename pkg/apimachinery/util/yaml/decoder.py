@@ -74,7 +74,8 @@ def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = No
 
     DIVERGES (fault of Go): the kubelet refuses a file with several documents.
     Go: sigs.k8s.io/yaml/yaml.go, YAMLToJSON: the Go kubelet reads the first document and silently drops the others.
-    Why: an operator who puts two pods or two configurations into one file would wait in vain for the second.
+    Why: an operator who puts two pods or two configurations into one file would never learn why the second has no
+    effect.
     Test: decoder_test.py:test_faults, kubelet/config/common_test.py:test_not_parsed
     """
     found = _compose(data, duplicates)

@@ -359,7 +359,7 @@ def _validate_projected(source: v1.ProjectedVolumeSource, fld_path: field.Path) 
 
 
 class _Projection:
-    """Validate projections one by one; `paths` are the files that the previous ones make."""
+    """Validate projections one by one; `paths` are the files that the previous ones create."""
 
     def __init__(self, fld_path: field.Path, src_path: field.Path, paths: set[str]) -> None:
         self._fld_path = fld_path
@@ -387,7 +387,7 @@ class _Projection:
         return errs
 
     def _take(self, path: str, value: str) -> Errors:
-        """Record that the projection makes a file, and return an error if the file already exists."""
+        """Record that the projection creates a file, and return an error if the file already exists."""
         if path in self._paths:
             return [field.invalid(self._fld_path, value, "conflicting duplicate paths")]
         self._paths.add(path)

@@ -1,4 +1,4 @@
-"""Provide what handles bearer tokens.
+"""Provide modules that handle bearer tokens.
 
 Go: k8s.io/apiserver/pkg/authentication/token
 """

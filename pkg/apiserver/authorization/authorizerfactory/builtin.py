@@ -1,4 +1,4 @@
-"""Provide authorizers that do not look at the request.
+"""Provide authorizers that ignore the request.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/builtin.go
 """

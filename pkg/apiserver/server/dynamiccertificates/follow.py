@@ -18,7 +18,7 @@ from pkg.util import inotify
 # `_CHECK_PERIOD` is the interval, in seconds, after which the files are read again even without an event.
 _CHECK_PERIOD = 60.0
 
-# An event follows when a writer closes its file. A link that is replaced causes a move.
+# An event follows when a writer closes its file. The replacement of a link causes a move event.
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
     | inotify_c.InotifyConstants.IN_CLOSE_WRITE

@@ -1,4 +1,4 @@
-"""Test that no failure ends the following of files."""
+"""Test that no failure ends the watch for changes of files."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ _MAX_STATUS = 1 << 20
 # Why: a client could fill the memory with messages of which only a few bytes are meaningful.
 # Test: hostile_test.py:test_memory_does_not_grow_with_what_a_client_sends
 MAX_CONTROL_MESSAGE_BYTES = 4 << 10
-# `_LINGER` is the time, in seconds, that a client has to read that the command could not start, and that a command has
-# to exit after its stdin has ended.
+# `_LINGER` is the time, in seconds, that a client has to read the report that the command could not start, and that a
+# command has to exit after its stdin has ended.
 _LINGER = 2.0
 _READ_SIZE = 1 << 16
 _NON_ZERO_EXIT_CODE = "NonZeroExitCode"
@@ -314,7 +314,7 @@ class _Session:
     def end_input(self) -> None:
         """End the stdin of a running command after the client has disconnected.
 
-        Wait shortly for the command to exit. With some runtimes, such as containerd 2.1, the end of the connection
+        Wait a short time for the command to exit. With some runtimes, such as containerd 2.1, the end of the connection
         alone does not end stdin.
         """
         stdin = self._streams.get(STDIN)

@@ -201,7 +201,7 @@ class Reflector:
             try:
                 return self._watch_list(ctx)
             except Exception as err:
-                # A server that does not know watch lists may answer with any error. If something else is wrong, the
+                # A server that does not know watch lists may respond with any error. If something else is wrong, the
                 # list fails too.
                 if ctx.err() is not None:
                     raise
@@ -299,7 +299,7 @@ class Reflector:
     def _kept(self, undecodable: Iterable[watch.Undecodable]) -> list[Any]:
         """Return the substitutes for objects that exist but can no longer be decoded.
 
-        An outdated object is better than one that the kubelet takes for deleted.
+        An outdated object is better than one that the kubelet considers deleted.
         """
         found = ((which, self._store.get_by_key(which.key)) for which in undecodable)
         return [obj for which, known in found if (obj := _substitute(known, which)) is not None]
@@ -566,7 +566,7 @@ class _Events:
         self.count += 1
 
     def _change_store(self, event: watch.Event[Any], metadata: metav1.ObjectMeta) -> None:
-        """Change the store as the event says.
+        """Change the store as the event requires.
 
         Raise MemoryError; every other error is logged.
         """
@@ -585,7 +585,7 @@ class _Events:
                 case _:
                     klog.error_s(None, "Unknown watch event", reflector=name, event=event)
         except MemoryError:
-            raise  # The object is not at fault, and the next list brings it again.
+            raise  # The object is not at fault, and the next list contains it again.
         except Exception as err:  # One object that the store refuses must not block the others.
             trace = klog.stacktrace(err)
             what = f"Unable to apply {event.type} watch event to store"

@@ -52,7 +52,7 @@ class DoneChecker(Protocol):
     """Define something that finishes once and can be waited for."""
 
     def done(self) -> golang.Channel[None]:
-        """Return a channel that is closed when this is done."""
+        """Return a channel that is closed when the object has finished."""
         ...
 
 

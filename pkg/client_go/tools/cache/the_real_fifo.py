@@ -158,7 +158,8 @@ class RealFIFO:
     def resync(self) -> None:
         """Queue a resync of the known objects.
 
-        Objects with a queued delta are left out, because a resync with the stored version would take them back in time.
+        Objects with a queued delta are left out, because a resync with the stored version would revert the queued
+        change.
         """
         with self._lock:
             if self._emit_atomic_events:

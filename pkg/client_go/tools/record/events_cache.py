@@ -120,7 +120,7 @@ class EventAggregator:
     def event_aggregate(self, event: v1.Event) -> tuple[v1.Event, Key]:
         """Return the event to send, and the key to count it by.
 
-        If the event stands for several similar ones, it is a new one.
+        An event that represents several similar ones is a new object.
         """
         now = self._clock.monotonic()
         aggregate_key, local_key = event_aggregator_by_reason_func(event)

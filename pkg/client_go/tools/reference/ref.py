@@ -25,7 +25,7 @@ _GROUPS = {
 def get_reference(obj: Any) -> v1.ObjectReference:
     """Return a reference to an API object, or the object itself if it is a reference.
 
-    The reference contains the object's own kind and API version if they are set, and else those of its class. Raise
+    The reference contains the object's own kind and API version if they are set, or else those of its class. Raise
     ValueError if `obj` is not an API object.
     """
     if isinstance(obj, v1.ObjectReference):

@@ -122,18 +122,18 @@ class Observer(Protocol):
     """Define what the manager's thread reports about renewals."""
 
     def waiting(self, current: tls.Certificate | None, request_name: str) -> None:
-        """Note that the request is still pending.
+        """Handle the report that the request is still pending.
 
         The manager calls this about once per second. The current certificate may have expired.
         """
         ...
 
     def failed(self, current: tls.Certificate | None, err: Exception) -> None:
-        """Note that an attempt to get a new certificate has failed; the manager will try again."""
+        """Handle a failed attempt to get a new certificate; the manager will try again."""
         ...
 
     def renewed(self) -> None:
-        """Note that there is a new certificate."""
+        """Handle the arrival of a new certificate."""
         ...
 
 
@@ -353,7 +353,7 @@ class ManagerImpl:
         ctx, cancel = golang.with_timeout(ctx, CERTIFICATE_WAIT_TIMEOUT)
 
         def while_waiting() -> None:
-            # The certificate that this request would bring no longer matches the template.
+            # The certificate that this request would yield no longer matches the template.
             if self._template_changed():
                 cancel()
             if self._observer is not None:

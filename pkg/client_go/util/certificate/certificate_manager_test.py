@@ -183,7 +183,7 @@ def test_a_certificate_whose_names_cannot_be_read_is_not_asked_for_again_and_aga
 
 def test_a_certificate_whose_subject_cannot_be_read_is_renewed_in_time(rig: Rig) -> None:
     good = AUTHORITY.pair("n" * 20, (), not_before=START - HOUR, not_after=START + 99 * HOUR)
-    # The name is not valid UTF-8. Go reads some of these as Latin-1.
+    # The name is not valid UTF-8. Go reads some such names as Latin-1.
     der = good.leaf.public_bytes(serialization.Encoding.DER).replace(b"n" * 20, b"n" * 19 + b"\xfc")
     cert_pem = pem.encode("CERTIFICATE", der)
     rig.store.cert = certificate.x509_key_pair(cert_pem, good.key_pem)

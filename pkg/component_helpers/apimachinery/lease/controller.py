@@ -92,7 +92,7 @@ class Controller:
             except golang.ContextError:
                 raise
             except Exception as err:
-                # The lease may have been deleted, or changed by another client, so look at the existing one.
+                # The lease may have been deleted, or changed by another client, so read it again.
                 klog.info_s("failed to update lease using latest lease, fallback to ensure lease", err=err)
         ensured = self.backoff_ensure_lease(ctx)
         self.latest_lease = lease = ensured.lease

@@ -53,7 +53,7 @@ def make_controller(
 
 
 def answer(client: FakeClientset, verb: str, *answers: Answer) -> None:
-    """Answer the calls in this order, and every further call with the last answer."""
+    """Return these results for the calls in order, and the last result for every further call."""
     left = list(answers)
     client.prepend_reactor(verb, "leases", lambda action: (True, left.pop(0) if len(left) > 1 else left[0]))
 

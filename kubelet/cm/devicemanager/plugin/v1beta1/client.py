@@ -57,7 +57,7 @@ class DevicePlugin(Protocol):
     def begin(
         self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
     ) -> Future[_Response]:
-        """Call the plugin without waiting for the answer. Raise golang.ThreadError.
+        """Call the plugin without waiting for the response. Raise golang.ThreadError.
 
         The result raises the errors of `call`.
         """
@@ -69,7 +69,7 @@ def call(
 ) -> _Response:
     """Call the plugin of a resource.
 
-    Raise grpcstatus.StatusError for an error of the plugin, and if there is no answer within `timeout` seconds.
+    Raise grpcstatus.StatusError for an error of the plugin, and if there is no response within `timeout` seconds.
 
     DIVERGES (safer): the kubelet rejects a plugin that registers and does not return its options within ten seconds.
     Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: there is no timeout.
@@ -164,7 +164,7 @@ class PluginClient:
     def begin(
         self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
     ) -> Future[_Response]:
-        """Call the plugin without waiting for the answer; see DevicePlugin.begin.
+        """Call the plugin without waiting for the response; see DevicePlugin.begin.
 
         The call runs on a thread of this module: if gRPC fails to start a thread, the connection never answers again.
         """

@@ -29,7 +29,7 @@ LIST_COST_BYTES = 40 << 10
 
 
 class ListStream(Protocol):
-    """Define the stream of a plugin's answers to ListAndWatch."""
+    """Define the stream of a plugin's responses to ListAndWatch."""
 
     def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]: ...
 

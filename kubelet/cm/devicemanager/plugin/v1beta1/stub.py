@@ -1,4 +1,4 @@
-"""Define a device plugin with configurable answers, for tests.
+"""Define a device plugin with configurable responses, for tests.
 
 Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/stub.go
 """
@@ -41,7 +41,7 @@ def device(id: str, healthy: bool = True, *numa_nodes: int) -> pluginapi.Device:
 class Stub(api_pb2_grpc.DevicePluginServicer, registerapi_grpc.RegistrationServicer):
     """Run a plugin on a real socket.
 
-    An exception that a function raises becomes the plugin's answer. `calls` records the calls that change something.
+    An exception that a function raises becomes the plugin's response. `calls` records the calls that change something.
     """
 
     def __init__(

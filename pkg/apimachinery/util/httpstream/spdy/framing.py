@@ -182,7 +182,7 @@ class Framer:
                     return Ping(*_U32.unpack(payload))
                 case 7:  # GOAWAY
                     return GoAway(_number(payload))
-                case 8:  # HEADERS: these are not used, but the compression of later headers depends on them.
+                case 8:  # HEADERS: nothing uses these headers, but the compression of later headers depends on them.
                     self._headers(payload[4:])
         except (struct.error, zlib.error, UnicodeDecodeError) as err:
             raise ProtocolError(f"SPDY control frame {kind}: {err}") from err

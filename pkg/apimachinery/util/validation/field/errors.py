@@ -31,7 +31,7 @@ class ErrorType(enum.Enum):
         return self.value
 
 
-# As bad_value, this leaves the value out of the message.
+# When this is passed as bad_value, the message omits the value.
 OMIT_VALUE = object()
 
 _WITHOUT_VALUE = {
@@ -102,7 +102,7 @@ def too_long(path: Path | None, value: Any, max_length: int) -> Error:
 
 
 def too_many(path: Path | None, actual: int, maximum: int) -> Error:
-    """Return an error; a negative number is unknown and omitted."""
+    """Return an error; a negative number means "unknown", and the message omits it."""
     detail = f"must have at most {_count(maximum, 'item')}" if maximum >= 0 else "has too many items"
     return Error(ErrorType.TOO_MANY, path, actual if actual >= 0 else OMIT_VALUE, detail)
 

@@ -35,7 +35,7 @@ def is_huge_page_resource_name(name: str) -> bool:
 
 
 def huge_page_size_from_resource_name(name: str) -> resource.Quantity:
-    """Return the page size; raise ValueError if the name is not that of huge pages."""
+    """Return the page size; raise ValueError if the name is not a name of huge pages."""
     if not is_huge_page_resource_name(name):
         raise ValueError(f"resource name: {name} is an invalid hugepage name")
     return resource.parse_quantity(name.removeprefix(v1.RESOURCE_HUGE_PAGES_PREFIX))

@@ -35,7 +35,8 @@ class WebhookTokenAuthenticator:
         try:
             answer = webhook.with_exponential_backoff(ctx, self._retry_backoff, lambda: self._create(ctx, review))
         except webhook.REQUEST_ERRORS as err:
-            # The administrator must know of this, because the configuration is wrong or the API server is down.
+            # The administrator must learn of this failure, because the configuration is wrong or the API server is
+            # down.
             klog.error_s(err, "Failed to make webhook authenticator request")
             raise authenticator.AuthenticationError(str(err)) from err
         status = answer.status

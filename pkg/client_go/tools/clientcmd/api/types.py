@@ -29,7 +29,7 @@ class ExecConfig(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel
     """The error shows this hint if the program does not exist."""
     provide_cluster_info: bool = False
     interactive_mode: str = ""
-    """Never, IfAvailable or Always: this says whether the program gets our standard input."""
+    """The mode, which is Never, IfAvailable or Always, says whether the program gets our standard input."""
 
 
 class Cluster(msgspec.Struct, kw_only=True, omit_defaults=True, rename="kebab"):

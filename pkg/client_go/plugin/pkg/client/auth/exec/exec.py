@@ -204,7 +204,7 @@ class Authenticator:
 
 
 def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | None, clock: clock_.Clock) -> None:
-    """Report to the metrics when the certificate expires, and how old its predecessor became.
+    """Report to the metrics when the certificate expires, and how old the previous one was.
 
     With several plugins in one process, the metric shows the certificate of the plugin that ran last, not the one that
     expires first. A kubelet has only one plugin.

@@ -201,7 +201,7 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
-# This many characters are logged of one value or of the message. Names, commands and messages of pods may have
+# At most this many characters of one value or of the message are logged. Names, commands and messages of pods may have
 # millions; escaping them is a single operation, during which no other thread runs Python.
 # DIVERGES (safer): this kubelet logs only the first MAX_VALUE characters of a value or message.
 # Go: k8s.io/klog/v2/internal/serialize/keyvalues_slog.go, Formatter.KVFormat: the Go kubelet has no bound.

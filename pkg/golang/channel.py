@@ -1,6 +1,6 @@
 """Provide channels and select with the semantics of Go.
 
-Go: runtime/chan.go, runtime/select.go; `chan` and `select` are of the language itself
+Go: runtime/chan.go, runtime/select.go; `chan` and `select` belong to the language itself
 
 How it works. Every channel keeps its buffered values and two FIFO queues of blocked operations. A blocked operation is
 a `_Waiter`: it holds the cases of one select (a plain send or receive is a select with one case) and a lock that its
@@ -426,10 +426,10 @@ Case = queue.Queue[Any] | Send[Any] | None
 
 
 def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected[Any]:
-    """Wait until at least one case can proceed, execute one of those, chosen uniformly at random, and return which.
+    """Wait until a case can proceed, execute such a case, chosen uniformly at random, and return it.
 
     A case is a Channel or another queue.Queue (receive), a Send, or None (a nil channel, never ready). With `default`,
-    if no case is ready at once, no case is executed; likewise after `timeout` seconds. Ask the result with `took` which
+    if no case is ready at once, no case is executed; likewise after `timeout` seconds. The result's `took` tells which
     case it was.
 
     Raise ClosedChannelError if the executed case sends on a closed channel. Raise TypeError for any other kind of case.
@@ -468,7 +468,7 @@ def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None
 
 
 def _earliest_locked(cases: tuple[_OwnCase, ...], limit: float | None) -> float | None:
-    """Return the monotonic time at which a select must look again without being woken."""
+    """Return the monotonic time at which a select must check its cases again without being woken."""
     for case in cases:
         deadline = case._deadline if isinstance(case, Channel) else None
         if deadline is not None and (limit is None or deadline < limit):

@@ -91,7 +91,8 @@ class _State(Channel[None]):
         self._finish_locked(DeadlineExceeded)
 
 
-# In seconds, about 30 years. Sockets and gRPC cannot wait much longer: they raise, or treat the deadline as over.
+# The unit is seconds; the value is about 30 years. Sockets and gRPC cannot wait much longer: they raise an error, or
+# treat the deadline as over.
 MAX_REMAINING = 1e9
 
 _BACKGROUND = _State(None, None)

@@ -89,7 +89,10 @@ def _network(text: str) -> _IPNetwork | None:
 
 
 def _address(text: str) -> _IPAddress | None:
-    """Return the address, or None if the text is none. An IPv4-mapped IPv6 address is returned as the IPv4 address."""
+    """Return the address, or None if the text is not an address.
+
+    An IPv4-mapped IPv6 address is returned as the IPv4 address.
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -98,7 +101,10 @@ def _address(text: str) -> _IPAddress | None:
 
 
 def _split_host_port(text: str) -> tuple[str, str] | None:
-    """Return host and port, or None if the text has no port or too many colons. Go: net.SplitHostPort"""
+    """Return host and port, or None if the text has no port or too many colons.
+
+    Go: net.SplitHostPort
+    """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], port

@@ -35,7 +35,7 @@ class Mutex:
             self._wait()
 
     def __exit__(self, *_: object) -> None:
-        """Release the Mutex, and let the thread that has waited longest try again.
+        """Release the Mutex, and wake the thread that has waited longest so that it tries again.
 
         This method calls no Python function for that: if the stack had no room for the call, no thread would be woken.
         """

@@ -95,7 +95,7 @@ def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
 def install_crash_handler() -> None:
     """End the process when an exception leaves a thread, as a panic does in Go.
 
-    Otherwise the kubelet would go on without one of its parts.
+    Otherwise the kubelet would continue without one of its parts.
     """
     threading.excepthook = _crash
 

@@ -13,7 +13,7 @@ _MIN = datetime.min.replace(tzinfo=UTC)
 _MAX = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND_DIGITS = 6
 _MAX_OFFSET_HOURS, _MAX_OFFSET_MINUTES = 24, 60
-# The calendar repeats after this many years, so this leap year stands for the year 0.
+# The calendar repeats after this many years, so this leap year represents the year 0.
 _CYCLE = 400
 _QUOTED = 100
 

@@ -94,7 +94,7 @@ class Turn:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._taken = False
-        self._had = turns.level()  # In seconds of processor time, as `take` counts them.
+        self._had = turns.level()  # The unit is seconds of processor time, as `take` counts them.
         self._began: float | None = None  # It is None while no time is measured.
         self._is_new = True
 
@@ -111,7 +111,7 @@ class Turn:
         self._is_new = False
 
     def pass_on(self) -> None:
-        """Let the waiting connections go first if this connection has a turn, then wait for the next turn."""
+        """Give up the turn of this connection, if it has one, and wait for the next turn."""
         with self.let_others():
             pass
 

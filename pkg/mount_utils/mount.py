@@ -1,6 +1,6 @@
 """Mount with mount(8), so that its helpers and its handling of /etc/mtab apply.
 
-This module decides from mountinfo whether a path is a mount point, because a server that does not answer blocks every
+This module decides from mountinfo whether a path is a mount point, because a server that does not respond blocks every
 process that accesses the mount itself.
 
 Go: k8s.io/mount-utils/mount.go, mount_linux.go
@@ -93,7 +93,7 @@ class MountError(OSError):
 class Interface(Protocol):
     """Define operations on the mounts of this machine. All methods raise OSError, and are thread-safe.
 
-    Mounting and unmounting may block forever when a server does not answer. The other methods do not.
+    Mounting and unmounting may block forever when a server does not respond. The other methods do not.
     """
 
     def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
@@ -153,7 +153,7 @@ class Interface(Protocol):
 
 
 class MounterForceUnmounter(Interface, Protocol):
-    """Define a mounter that can stop waiting for a server that does not answer."""
+    """Define a mounter that can stop waiting for a server that does not respond."""
 
     def unmount_with_force(self, target: str, umount_timeout: float) -> None:
         """Unmount, with force if that takes longer than umount_timeout seconds."""
@@ -365,9 +365,9 @@ def make_mount_args_sensitive_with_mount_flags(
 ) -> tuple[list[str], str]:
     """Return the arguments of mount(8), and their form for the log. mount_flags are not mount options.
 
-    DIVERGES (safer): in this kubelet, mount(8) never takes a source that begins with a dash for an option.
-    Go: k8s.io/mount-utils/mount_linux.go, MakeMountArgsSensitiveWithMountFlags: in the Go kubelet, mount(8) takes such
-    a source for an option.
+    DIVERGES (safer): in this kubelet, mount(8) never interprets a source that begins with a dash as an option.
+    Go: k8s.io/mount-utils/mount_linux.go, MakeMountArgsSensitiveWithMountFlags: in the Go kubelet, mount(8) interprets
+    such a source as an option.
     Why: with "--fstab=FILE:/FILE" as the server and the path of an NFS volume, mount(8) would read source and options
     from a file that the pod has written.
     Test: mount_test.py:test_source_is_never_an_option_of_mount
@@ -438,7 +438,7 @@ def try_unmount(target: str, with_safe_not_mounted_behavior: bool, unmount_timeo
 
 
 def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
-    """Unmount without contacting the server, which does not answer."""
+    """Unmount without contacting the server, which does not respond."""
     _umount(target, ["-f"], None, with_safe_not_mounted_behavior)
 
 
@@ -662,7 +662,7 @@ def get_disk_format(executor: utilexec.Interface, disk: str) -> str:
     and blkid(8) finds nothing again.
     Go: k8s.io/mount-utils/mount_linux.go, getDiskFormat: in the Go kubelet, a device is empty when blkid(8) finds
     nothing.
-    Why: blkid(8) gives the same answer for a device that it cannot open or read, for example when the network fails for
+    Why: blkid(8) gives the same result for a device that it cannot open or read, for example when the network fails for
     a moment, and formatting the device would destroy its data.
     Test: mount_test.py:test_disk_that_blkid_could_not_read_for_a_moment_is_not_formatted,
     mount_test.py:test_disk_that_cannot_be_read_is_not_taken_for_an_empty_one

@@ -79,7 +79,7 @@ def test_what_is_mounted_is_not_looked_at_through_a_link_either(
 ) -> None:
     """The clean-up does not access a mount, even if the kubelet's directory is a link.
 
-    The server of the mount may not answer.
+    The server of the mount may not respond.
     """
     (tmp_path / "real/mount").mkdir(parents=True)
     (tmp_path / "root").symlink_to("real")

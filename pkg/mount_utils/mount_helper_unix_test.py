@@ -100,7 +100,7 @@ class Kernel:
 def test_list_that_an_old_kernel_may_have_left_a_mount_out_of(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     """The list is read again until it is complete.
 
-    If mount "a" goes between two pieces of the list, an old kernel skips the first mount of the second piece.
+    If mount "a" disappears between two pieces of the list, an old kernel skips the first mount of the second piece.
     """
     Kernel(monkeypatch, release, ["abd", "bcd", "bcd", "abd", "bcd", "bcd"])
     assert mount_helper_unix.mount_points("mountinfo") == {"/b", "/c", "/d"}

@@ -257,7 +257,7 @@ def test_umount_works_while_it_cannot_be_told_how_it_behaves(
 
 
 class Disk:
-    """Fake the answers of the tools for one disk."""
+    """Fake the output of the tools for one disk."""
 
     def __init__(self, blkid: str | int, mkfs: int = 0, fsck: int = 0) -> None:
         self._answers = {"blkid": blkid, "dd": "", "mkfs.ext4": mkfs, "mkfs.xfs": mkfs, "fsck": fsck}

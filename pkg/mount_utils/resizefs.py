@@ -59,7 +59,7 @@ class ResizeFs:
             case "":
                 return False
             case "ext3" | "ext4" | "xfs":
-                # The tools of these file systems find out by themselves.
+                # The tools of these file systems determine by themselves whether there is anything to do.
                 return True
             case "btrfs":
                 block_size, size = self.get_btrfs_size(device_path)

@@ -18,9 +18,10 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.turn import let_others
 
-# In seconds, for a context without a deadline. Go relies on the kernel, which gives up after minutes.
+# The unit is seconds; the timeout is for a context without a deadline. Go relies on the kernel, which gives up after
+# minutes.
 _CONNECT_TIMEOUT = 30.0
-# In seconds. A socket accepts no timeout above 24 days, and a probe may ask for 68 years.
+# The unit is seconds. A socket accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_TIMEOUT = 1e6
 # Wait at most one second when closing. Otherwise a node with many probes would run out of ports, because they stay in
 # TIME_WAIT.

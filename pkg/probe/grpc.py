@@ -27,7 +27,10 @@ _Response = wrappers_pb2.Int32Value
 
 
 class ServingStatus(enum.IntEnum):
-    """Describe a server's answer about a service. Go: grpc_health_v1.HealthCheckResponse_ServingStatus"""
+    """Describe a server's response about a service.
+
+    Go: grpc_health_v1.HealthCheckResponse_ServingStatus
+    """
 
     UNKNOWN = 0
     SERVING = 1

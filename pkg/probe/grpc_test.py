@@ -47,7 +47,7 @@ class Handler(grpc.GenericRpcHandler):
 
 @contextmanager
 def serving(answer: Answer, method: str = "/grpc.health.v1.Health/Check", address: str = HOST) -> Iterator[int]:
-    """Run a health server that answers checks with the bytes from `answer`; yield its port."""
+    """Run a health server that responds to checks with the bytes from `answer`; yield its port."""
     with futures.ThreadPoolExecutor(2) as workers:
         server = grpc.server(workers)
         server.add_generic_rpc_handlers((Handler(method, answer),))
@@ -233,7 +233,7 @@ def compressed(message: bytes) -> bytes:
 
 
 def answering(answer: bytes, repeated: bytes = b"", settings: bytes = SETTINGS) -> AbstractContextManager[int]:
-    """Run a server that answers a call with the bytes in `answer`, and then sends `repeated` forever."""
+    """Run a server that responds to a call with the bytes in `answer`, and then sends `repeated` forever."""
 
     def talk(connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -258,7 +258,7 @@ QUESTION = frame(0, 1, bytes(5))
     "answer",
     [
         BEGIN + SERVING + END,
-        # GOAWAY names the last stream that the server still answers, which is the probe's.
+        # GOAWAY names the last stream that the server still serves, which is the probe's.
         goaway(1, 0) + BEGIN + SERVING + END,
         BEGIN + SERVING + END + goaway(0, 0) + frame(6, 0, bytes(8), stream=0),
         headers(pseudo_status="103") + BEGIN + frame(2, 0, bytes(5)) + SERVING + frame(99, 0, b"x") + END,
@@ -372,7 +372,7 @@ def test_server_that_compresses_long_messages() -> None:
 
 
 def flood() -> None:
-    """Probe servers that endlessly send frames that gRPC's library would store or would have to answer."""
+    """Probe servers that endlessly send frames that gRPC's library would store or would have to respond to."""
     priority, ping = frame(2, 0, bytes(5)), frame(6, 0, bytes(8), stream=0)
     for repeated in (priority * 1000, ping * 1000, SETTINGS * 1000, headers(pseudo_status="103") * 1000):
         with answering(b"", repeated) as port:
@@ -440,7 +440,7 @@ def test_no_server(host: str) -> None:
 def test_server_that_comes_up_meanwhile() -> None:
     found: list[tuple[Result, str]] = []
     with socket.socket() as reserved, futures.ThreadPoolExecutor(1) as workers:
-        # Only the server, which shares the port, can bind it. Until then no process answers there.
+        # Only the server, which shares the port, can bind it. Until then no process listens there.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind((HOST, 0))
         port = reserved.getsockname()[1]
@@ -470,7 +470,7 @@ def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
 
 
 def fail_many_times() -> None:
-    """Run 100 probes of a server that takes too long, and 300 of one whose answers cannot be decoded."""
+    """Run 100 probes of a server that takes too long, and 300 of one whose responses cannot be decoded."""
 
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         ended = threading.Event()

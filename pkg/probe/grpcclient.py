@@ -103,7 +103,10 @@ def connected(ctx: golang.Context, host: str, port: int) -> Iterator[ClientConn]
 
 
 class ClientConn:
-    """Hold one connection for one call by one thread; both end with ctx. Go: grpc.ClientConn, transport.http2Client"""
+    """Hold one connection for one call by one thread; both end with ctx.
+
+    Go: grpc.ClientConn, transport.http2Client
+    """
 
     def __init__(self, ctx: golang.Context, sock: socket.socket, authority: str) -> None:
         self._ctx = ctx
@@ -154,7 +157,7 @@ class ClientConn:
 
 
 class _Answer:
-    """Collect a server's answer to a call as it arrives."""
+    """Collect a server's response to a call as it arrives."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -180,7 +183,7 @@ class _Answer:
                     raise _reset(event.error_code)
 
     def message(self) -> bytes:
-        """Return the message of a complete answer. Raise StatusError if the answer has an error or no message."""
+        """Return the message of a complete response. Raise StatusError if the response has an error or no message."""
         self._check_headers()
         self._check_status()
         if not self._body:
@@ -198,7 +201,10 @@ class _Answer:
         return self._decompressed(message) if compressed else message
 
     def _decompressed(self, message: bytes) -> bytes:
-        """Decompress the message. Raise StatusError. Go: checkRecvPayload, decompress"""
+        """Decompress the message. Raise StatusError.
+
+        Go: checkRecvPayload, decompress
+        """
         encoding = self._headers.get("grpc-encoding", "")
         if encoding == _GZIP:
             return _gunzip(message)

@@ -60,8 +60,8 @@ def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 def probe_http(ctx: golang.Context, url: str, headers: httpclient.Headers, timeout: float) -> tuple[Result, str]:
     """GET the URL within `timeout` seconds, and follow redirects on the same host. Certificates are not verified.
 
-    A redirect to another host is a warning: the container has answered, and its probe does not follow. Raise
-    BrokenAnswerError if the answer breaks off in its body, which says nothing about the container's health. Raise
+    A redirect to another host is a warning: the container has responded, and its probe does not follow. Raise
+    BrokenAnswerError if the response breaks off in its body, which says nothing about the container's health. Raise
     Canceled if ctx is cancelled, and NoSocketError. Go: DoHTTPProbe
     """
     limited, cancel = golang.with_timeout(ctx, timeout)

@@ -40,12 +40,12 @@ MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256
 _HEADER_COST = 32
 # A server may change the size of its header table this many times. One byte requests a change, which takes a
-# microsecond, and there may be any number of these bytes before the first header of an answer. No answer needs more
+# microsecond, and there may be any number of these bytes before the first header of a response. No response needs more
 # than two changes.
 # DIVERGES (safer): in this kubelet, a probe over HTTP/2 fails when its server changes the size of its header table more
 # than MAX_TABLE_CHANGES times.
 # Go: golang.org/x/net/http2/hpack/hpack.go, (*Decoder).parseDynamicTableSizeUpdate: the Go kubelet has no bound.
-# Why: each byte of such an answer would hold the only interpreter lock for a microsecond.
+# Why: each byte of such a response would hold the only interpreter lock for a microsecond.
 # Test: http2_test.py:test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_may
 MAX_TABLE_CHANGES = 100
 
@@ -111,9 +111,11 @@ class GoAwayError(ConnectionError):
 
 
 class ClientConn:
-    """Hold one connection for one request by one thread; both end with the connection's context. Go: http2.ClientConn
+    """Hold one connection for one request by one thread; both end with the connection's context.
 
     All methods raise OSError and H2Error; those that receive also raise EOFError, GoAwayError and TooMuchError.
+
+    Go: http2.ClientConn
     """
 
     def __init__(self, connection: dialer.Connection) -> None:
@@ -156,7 +158,7 @@ class ClientConn:
         header = self._read(_FRAME_HEADER_SIZE)
         frame = header + self._read(int.from_bytes(header[:3]))
         if header[3] == _GOAWAY:
-            # After a GOAWAY, h2 would refuse every later frame. The server still answers the streams up to the one that
+            # After a GOAWAY, h2 would refuse every later frame. The server still serves the streams up to the one that
             # the GOAWAY names.
             _check_goaway(frame)
             return []

@@ -23,7 +23,7 @@ from pkg.probe import BrokenAnswerError, Result, dialer, http2, httpclient, prob
 from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
-# In seconds; long enough for any machine.
+# The unit is seconds; the time is long enough for any machine.
 TIMEOUT = 30.0
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 
@@ -33,7 +33,7 @@ Answer = Callable[[H2Connection, Fields], object]
 
 @contextmanager
 def serving(answer: Answer, protocol: str = "h2") -> Iterator[str]:
-    """Run a server that prepares its answer to each request with `answer`; yield its URL."""
+    """Run a server that prepares its response to each request with `answer`; yield its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)
     context.set_alpn_protocols([protocol])
@@ -62,7 +62,7 @@ def talk(sock: ssl.SSLSocket, answer: Answer) -> None:
 
 
 def answering(status: str, body: bytes = b"", part: int = 16384, **fields: str) -> Answer:
-    """Answer with a body in parts of `part` bytes."""
+    """Respond with a body in parts of `part` bytes."""
 
     def answer(server: H2Connection, request: Fields) -> None:
         server.send_headers(1, [(":status", status), *fields.items()], end_stream=not body)
@@ -232,7 +232,7 @@ def test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_m
 
 
 def answer_after_changes(count: int) -> Fields:
-    """Return the headers of an answer that follows `count` changes of the table's size."""
+    """Return the headers of a response that follows `count` changes of the table's size."""
     client, server = socket.socketpair()
     with client, server:
         conn = http2.ClientConn(dialer.Connection(CTX, client))

@@ -25,9 +25,9 @@ from pkg import golang
 from pkg.golang import http, net
 from pkg.probe import dialer, http2
 
-# This many bytes of an answer's body are read.
+# This many bytes of a response's body are read.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
-# This is the maximum size of the status line and headers of an answer, including those of its 1xx responses. Each line
+# This is the maximum size of the status line and headers of a response, including those of its 1xx responses. Each line
 # counts _LINE_COST bytes more, because even a short line takes a microsecond.
 # DIVERGES (safer): in this kubelet, a probe or hook fails when its server sends more than MAX_RESPONSE_HEADER_BYTES of
 # headers.
@@ -37,7 +37,7 @@ MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
 _LINE_COST = 32
 # This many chunks of a body are read, because each takes some microseconds, even if it has only one byte.
-# DIVERGES (safer): this kubelet reads at most MAX_CHUNKS chunks of the answer to a probe or hook.
+# DIVERGES (safer): this kubelet reads at most MAX_CHUNKS chunks of the response to a probe or hook.
 # Go: net/http/internal/chunked.go, (*chunkedReader).Read: the Go kubelet has no bound.
 # Why: a container that sends chunks of one byte would keep a processor busy.
 # Test: httpclient_test.py:test_no_more_chunks_are_read_than_may_be
@@ -53,7 +53,7 @@ _READ_SIZE = 4096
 # Messages, which become events, show this many characters of a server's text or of a URL.
 _MAX_SHOWN = 1024
 
-# OpenSSL reports these errors for an answer in plain HTTP.
+# OpenSSL reports these errors for a response in plain HTTP.
 _SPEAKS_PLAIN_HTTP = ("tls: wrong version number", "tls: http request")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
@@ -75,7 +75,10 @@ T = TypeVar("T")
 
 
 class HTTPRequestError(OSError):
-    """Signal that a request got no answer. The text names the request and the reason. Go: url.Error"""
+    """Signal that a request got no response. The text names the request and the reason.
+
+    Go: url.Error
+    """
 
     def __init__(self, url: str, cause: Exception | str) -> None:
         # The server chooses the target of a redirect, and so part of the reason, so both are truncated.
@@ -103,10 +106,10 @@ class Fault(NamedTuple):
 
 
 class Response(NamedTuple):
-    """Hold an answer with the beginning of its body."""
+    """Hold a response with the beginning of its body."""
 
     status: int
-    # `location` is the target of a redirect, or "" if the answer does not redirect.
+    # `location` is the target of a redirect, or "" if the response does not redirect.
     location: str
     body: bytes
     # `fault` is the reason why the body broke off. It is None if the body is complete or was truncated at its limit.
@@ -117,7 +120,7 @@ def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, .
     """GET the URL, and follow redirects on the same host. Certificates are not verified.
 
     The node's proxy settings do not apply. https servers choose one of the protocols. The whole exchange ends with ctx.
-    Return the first answer whose redirect is not followed. Raise HTTPRequestError if there is no answer, and
+    Return the first response whose redirect is not followed. Raise HTTPRequestError if there is no response, and
     dialer.NoSocketError.
     Go: http.Client.Do, with pkg/probe/http/http.go, RedirectChecker
     """
@@ -146,7 +149,7 @@ def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, .
 
 
 def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...]) -> Response:
-    """Make one request. Raise OSError, EOFError or ValueError if there is no answer."""
+    """Make one request. Raise OSError, EOFError or ValueError if there is no response."""
     parts = net.split(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
@@ -199,7 +202,7 @@ def _http2_headers(request: _Request) -> Headers:
 
 
 def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Response:
-    """Make one request over HTTP/2. Raise OSError, EOFError or ValueError if there is no answer."""
+    """Make one request over HTTP/2. Raise OSError, EOFError or ValueError if there is no response."""
     conn = http2.ClientConn(connection)
     try:
         conn.start()
@@ -245,7 +248,7 @@ def _fault_of(err: Exception) -> Fault:
 
 
 class _Head(NamedTuple):
-    """Hold the status line of an answer, and the values of the needed headers."""
+    """Hold the status line of a response, and the values of the needed headers."""
 
     version: str
     status: int
@@ -266,7 +269,10 @@ def _read_response(reader: io.BufferedReader) -> Response:
 
 
 def _read_head(reader: io.BufferedReader) -> _Head:
-    """Return the head of the answer, skipping those of 1xx responses. Go: persistConn.readResponse"""
+    """Return the head of the response, skipping those of 1xx responses.
+
+    Go: persistConn.readResponse
+    """
     lines = _lines(reader, MAX_RESPONSE_HEADER_BYTES, _LINE_COST)
     while True:
         version, status = _parse_status_line(next(lines))
@@ -294,7 +300,10 @@ def _lines(reader: io.BufferedReader, budget: int, line_cost: int = 0) -> Iterat
 
 
 def _parse_status_line(line: str) -> tuple[str, int]:
-    """Parse the status line. Raise ValueError. Go: http.ReadResponse"""
+    """Parse the status line. Raise ValueError.
+
+    Go: http.ReadResponse
+    """
     version, blank, rest = line.partition(" ")
     code = rest.lstrip(" ").partition(" ")[0]
     if not blank:
@@ -311,7 +320,10 @@ def _malformed(what: str, text: str) -> ValueError:
 
 
 def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
-    """Return the needed headers by their names in lower case. Go: textproto.Reader.ReadMIMEHeader"""
+    """Return the needed headers by their names in lower case.
+
+    Go: textproto.Reader.ReadMIMEHeader
+    """
     headers: dict[str, list[str]] = {}
     name = ""
     for line in lines:
@@ -332,9 +344,11 @@ def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
 
 
 def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
-    """Return the pieces of the body. Go: readTransfer, fixLength
+    """Return the pieces of the body.
 
     Reading them raises OSError, EOFError or ValueError where the body breaks off.
+
+    Go: readTransfer, fixLength
     """
     if 100 <= head.status < 200 or head.status in (204, 304):
         return iter(())
@@ -366,7 +380,10 @@ def _exactly(reader: io.BufferedReader, length: int) -> Iterator[bytes]:
 
 
 def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
-    """Yield the data of the first MAX_CHUNKS chunks in pieces. Go: chunkedReader"""
+    """Yield the data of the first MAX_CHUNKS chunks in pieces.
+
+    Go: chunkedReader
+    """
     overhead = 0
     for _ in range(MAX_CHUNKS):
         line = _chunk_line(reader)
@@ -383,7 +400,10 @@ def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
 
 
 def _skip_trailer(reader: io.BufferedReader) -> None:
-    """Read up to the end of the answer. Go: body.readTrailer"""
+    """Read up to the end of the response.
+
+    Go: body.readTrailer
+    """
     try:
         for line in _lines(reader, _MAX_TRAILER):
             if not line:

@@ -25,7 +25,7 @@ from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http, tlsclie
 from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
-# In seconds; long enough for any machine.
+# The unit is seconds; the time is long enough for any machine.
 TIMEOUT = 30.0
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -33,7 +33,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 BLOCK = b"x" * 65536
 ENDLESS = itertools.repeat(BLOCK)
 
-# Each function yields the pieces that a server sends. An endless answer ends when the client closes the connection.
+# Each function yields the pieces that a server sends. An endless response ends when the client closes the connection.
 HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
     "negative chunk": lambda: itertools.chain([CHUNKED + b"-1\r\n"], ENDLESS),
     "chunk without end": lambda: itertools.chain([CHUNKED + b"ffffffffffffffff\r\n"], ENDLESS),
@@ -188,7 +188,7 @@ def test_no_more_chunks_are_read_than_may_be() -> None:
 
 
 def drip(text: bytes) -> Callable[[], Iterator[bytes]]:
-    """Return an answer: the text, then one byte every few milliseconds until the client closes."""
+    """Return a response: the text, then one byte every few milliseconds until the client closes."""
 
     def answer() -> Iterator[bytes]:
         yield text
@@ -471,7 +471,7 @@ class Flood:
 
 
 class Crumbs(Flood):
-    """Fake a socket to a server that sends its whole answer at once, with each byte in its own record."""
+    """Fake a socket to a server that sends its whole response at once, with each byte in its own record."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__(lambda: None, tickets=0)

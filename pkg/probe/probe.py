@@ -24,7 +24,7 @@ class Result(enum.StrEnum):
 
 
 class BrokenAnswerError(Exception):
-    """Signal that an answer began and broke off."""
+    """Signal that a response began and broke off."""
 
 
 def resolve_container_port(port: int | str, container: v1.Container) -> int:

@@ -30,7 +30,7 @@ Handler = http.server.BaseHTTPRequestHandler
 
 @contextmanager
 def serving(answer: Callable[[Handler], None], context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Run a web server that answers GETs with `answer`; yield its URL."""
+    """Run a web server that responds to GETs with `answer`; yield its URL."""
 
     class Answering(Handler):
         def do_GET(self) -> None:

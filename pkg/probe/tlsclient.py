@@ -147,7 +147,7 @@ class TLSConnection(dialer.Connection):
         return record
 
     def _look_for_hello(self, hello: bytes, record: bytes) -> None:
-        """Raise ValueError if the record completes a server hello that must not be answered.
+        """Raise ValueError if the record completes a server hello to which the client must not respond.
 
         TLS 1.3 also has a Diffie-Hellman exchange with numbers of 8,000 bits, which Go does not support. OpenSSL offers
         it, and pyOpenSSL cannot switch it off.

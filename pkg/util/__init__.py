@@ -1,1 +1,4 @@
-"""Provide helpers that belong to no component. Go: pkg/util"""
+"""Provide helpers that belong to no component.
+
+Go: pkg/util
+"""

@@ -54,7 +54,7 @@ def test_arguments_that_are_shown() -> None:
 def test_command_whose_output_cannot_be_read_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command is killed if its output cannot be read.
 
-    Otherwise the command would go on while its caller considers it failed, and retries.
+    Otherwise the command would continue while its caller considers it failed, and retries.
     """
 
     def no_descriptor() -> None:

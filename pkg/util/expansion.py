@@ -28,7 +28,7 @@ def mapping_func_for(*context: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def expand(text: str, mapping: Callable[[str], str], limit: int) -> str:
-    """Replace each $(NAME) by mapping(NAME) and each $$ by $. Other text stays, including an unclosed $(.
+    """Replace each $(NAME) with mapping(NAME) and each $$ with $. Other text stays, including an unclosed $(.
 
     Raise TooLongError if the result has more than `limit` bytes.
 

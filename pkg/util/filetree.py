@@ -22,7 +22,7 @@ HELD_LEVELS = 64
 # The names of this many directories on the way down are remembered. The kernel accepts no path to a deeper directory.
 NAMED_LEVELS = 2048
 # A walk goes down to this depth. While it goes down, another process can move the upper directories below the lower
-# ones, and so make a tree without end from a few thousand directories.
+# ones, and so turn a few thousand directories into an endless tree.
 MAX_DEPTH = 100_000
 # MAX_PENDING_NAMES limits the names of directories that a removal remembers in total, and MAX_NAMES_AT_ONCE those of
 # one directory before the removal reads that directory again. On ext4 a directory keeps its blocks when its entries go,
@@ -307,7 +307,10 @@ def remove_all(path: str) -> None:
 
 
 def remove_dirs(path: str) -> None:
-    """Remove directories like remove_all; keep everything else, and report it as an error. Go: os/removeall_at.go"""
+    """Remove directories like remove_all; keep everything else, and report it as an error.
+
+    Go: os/removeall_at.go
+    """
     _remove(path, _refuse)
 
 

@@ -4,8 +4,8 @@ Connectivity: gRPC's `subscribe` and `channel_ready_future` could end the kubele
 thread when the connection is closed at the wrong moment. So this module does the same work in the caller's thread.
 
 Cancellable calls: gRPC starts a thread for the first of them. If that thread cannot start, no call on that connection
-is ever answered, or ends at its deadline. The calling thread can read a stream of responses without such a thread. On
-the wire the two are the same, even with exactly one response.
+ever gets a response, or ends at its deadline. The calling thread can read a stream of responses without such a thread.
+On the wire the two are the same, even with exactly one response.
 
 Go: google.golang.org/grpc/clientconn.go (GetState, Connect, WaitForStateChange)
 """

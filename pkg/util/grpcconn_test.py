@@ -78,7 +78,7 @@ def _wait_until_told(told: golang.Channel[bool], connected: bool) -> None:
 
 
 class _Silent(grpc.GenericRpcHandler):
-    """Answer nothing, and end a call at once or when its client ends it."""
+    """Send no response, and end a call at once or when its client ends it."""
 
     def __init__(self) -> None:
         self.hangs = True

@@ -15,8 +15,8 @@ _CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for 
 _CODE_NAMES[grpc.StatusCode.OK] = "OK"
 _CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
-# This many characters are kept of a server's text. A failure is logged several times, and quoting a text temporarily
-# takes about 70 bytes for each character. The text may contain what a registry has sent.
+# At most this many characters of a server's text are kept. A failure is logged several times, and quoting a text
+# temporarily takes about 70 bytes for each character. The text may contain what a registry has sent.
 MAX_TEXT_LENGTH = 64 << 10
 
 CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
@@ -61,7 +61,10 @@ def code(err: BaseException | None) -> grpc.StatusCode | None:
 
 
 def client_conn_closing() -> StatusError:
-    """Return the error of a call that starts on a closed connection. Go: grpc.ErrClientConnClosing"""
+    """Return the error of a call that starts on a closed connection.
+
+    Go: grpc.ErrClientConnClosing
+    """
     return StatusError(grpc.StatusCode.CANCELLED, CLIENT_CONN_CLOSING)
 
 

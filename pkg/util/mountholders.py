@@ -1,6 +1,6 @@
 """Find the processes that keep a mount busy, from /proc alone.
 
-This module never accesses a path below the mount, so a server that does not answer blocks nothing here.
+This module never accesses a path below the mount, so a server that does not respond blocks nothing here.
 
 Go has no counterpart: to find out, an operator must log in and run fuser.
 """
@@ -17,13 +17,13 @@ from pkg import mount_utils
 from pkg.util import procfs
 
 PROC = "/proc"
-# This many open files are examined of one process, which may have millions.
+# At most this many open files of one process are examined, because a process may have millions.
 MAX_EXAMINED_FILES = 10_000
-# This many bytes are read of the list of files that one process has mapped. With long paths the list may have hundreds
+# At most this many bytes of the list of one process's mapped files are read. With long paths the list may have hundreds
 # of megabytes.
 MAX_MAPS = 1 << 20
-# This many bytes are read of /proc/PID/fdinfo/N. The third line names the mount of the open file. The file's locks come
-# later, and there may be many.
+# At most this many bytes of /proc/PID/fdinfo/N are read. The third line names the mount of the open file. The file's
+# locks come later, and there may be many.
 MAX_FDINFO = 1 << 10
 
 # These links in a process's directory keep their target busy.

@@ -24,7 +24,7 @@ def open_in_root(root: str, unsafe_path: str) -> int:
     """
     path = os.path.join(root, unsafe_path.lstrip("/"))
     if "\0" in path:
-        # This is what the kernel would answer, but Python raises a different error without asking the kernel.
+        # The kernel would report this error, but Python raises a different one without calling the kernel.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     top = os.path.realpath(root)
     found = name_of_target(path)

@@ -84,7 +84,7 @@ def deep_tree(top: str, depth: int, name: str = "d") -> Iterator[None]:
 
 
 class FakeExec:
-    """Answer commands with the result of `answer`, and record them.
+    """Run no commands: return the result of `answer` for each, and record them.
 
     `answer` returns the output of the command, or raises like Interface.run.
     """

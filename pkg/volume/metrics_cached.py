@@ -11,16 +11,16 @@ from pkg.volume.volume import Metrics, MetricsProvider
 
 
 class CachedMetrics:
-    """Ask another provider until it answers, and then keep the answer."""
+    """Ask another provider until it succeeds, and then keep the result."""
 
     def __init__(self, provider: MetricsProvider) -> None:
         self._provider = provider
-        # A thread holds this lock while it asks the provider. The lock guards the answer.
+        # A thread holds this lock while it asks the provider. The lock guards the result.
         self._lock = threading.Lock()
         self._metrics: Metrics | None = None
 
     def get_metrics(self) -> Metrics:
-        """Return the answer. Raise any error of the provider; errors are not kept."""
+        """Return the result. Raise any error of the provider; errors are not kept."""
         with self._lock:
             if self._metrics is None:
                 self._metrics = self._provider.get_metrics()

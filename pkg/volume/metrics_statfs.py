@@ -22,7 +22,7 @@ class MetricsStatFS:
         self._ask = ask or fs.info
 
     def get_metrics(self) -> Metrics:
-        """Return the usage. Raise MetricsError, also if a file server does not answer in time."""
+        """Return the usage. Raise MetricsError, also if a file server does not respond in time."""
         # The module is loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics
 

@@ -68,7 +68,10 @@ class WatchedTurns(Turns):
 
 @pytest.mark.parametrize("breaks_off", [False, True])
 def test_du_counts_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks_off: bool) -> None:
-    """Many volumes may be counted at the same time, and other threads need the interpreter too."""
+    """The count takes turns.
+
+    Many volumes may be counted at the same time, and other threads need the interpreter too.
+    """
     turns = WatchedTurns()
 
     for number in range(500):
@@ -238,7 +241,8 @@ def test_du_leaves_out_what_is_mounted_below_a_root_directory_that_is_a_link(
     (tmp_path / "disk/volume/mounted").mkdir(parents=True)
     (tmp_path / "root").symlink_to("disk")
     list_mounts(tmp_path, monkeypatch, "/", f"{tmp_path}/disk/volume/mounted")
-    # The mount point itself is not counted either: the server of its file system may never answer a call of stat.
+    # The mount point itself is not counted either: a call of stat may hang because the server of its file system never
+    # responds.
     assert fs.disk_usage(f"{tmp_path}/root/volume").inodes == 1
 
 
@@ -279,7 +283,7 @@ def test_mounts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 
 
 def list_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *points: str) -> None:
-    """Let the kernel's list of mounts contain these mount points."""
+    """Make the kernel's list of mounts contain these mount points."""
     lines = [f"{25 + i} 1 254:0 / {point} rw,relatime - ext4 /dev/vda rw\n" for i, point in enumerate(points)]
     (tmp_path / "mountinfo").write_text("".join(lines))
     for module in (mount_utils, mount_utils.mount):
@@ -324,7 +328,7 @@ def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
 
 
 def test_file_systems_beside_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dead server costs the paths behind it one inquiry; later inquiries skip it until it has answered."""
+    """A dead server costs the paths behind it one inquiry; later inquiries skip it until it has responded."""
     server, real = DeadServer(), os.statvfs
     monkeypatch.setattr(fs.fs.os, "statvfs", lambda path: (server if path == "/dead" else real)(path))  # type: ignore[attr-defined]
     monkeypatch.setattr(fs.fs, "ANSWER_TIMEOUT", 1.0)

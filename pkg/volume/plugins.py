@@ -40,10 +40,10 @@ class Spec:
     volume: v1.Volume | None = None
     persistent_volume: v1.PersistentVolume | None = None
     read_only: bool = False
-    # `migrated` tells whether the volume was made for an in-tree plugin that Kubernetes has removed, and that a CSI
+    # `migrated` says whether the volume was made for an in-tree plugin that Kubernetes has removed, and that a CSI
     # driver replaces.
     migrated: bool = False
-    # `inline_volume_spec_for_csi_migration` tells whether such a volume is inline in the pod's spec, without a claim or
+    # `inline_volume_spec_for_csi_migration` says whether such a volume is inline in the pod's spec, without a claim or
     # a persistent volume in the API.
     inline_volume_spec_for_csi_migration: bool = False
 

@@ -22,7 +22,7 @@ class Attributes:
     """Describe how a mounted volume may be used."""
 
     read_only: bool = False
-    # `managed` tells whether the kubelet may change the ownership of the volume.
+    # `managed` says whether the kubelet may change the ownership of the volume.
     managed: bool = False
     selinux_relabel: bool = False
 
@@ -70,9 +70,9 @@ class MounterArgs:
     selinux_label: str = ""
     # `recorder` is the recorder of events about slow changes of ownership.
     recorder: record.EventRecorder | None = None
-    # `reconstructed_volume` tells whether the volume was found on disk after a restart, and may be incomplete.
+    # `reconstructed_volume` says whether the volume was found on disk after a restart, and may be incomplete.
     reconstructed_volume: bool = False
-    # `is_remount` tells whether the pod already uses the volume. Its content must then stay visible without
+    # `is_remount` says whether the pod already uses the volume. Its content must then stay visible without
     # interruption, even if set_up fails.
     is_remount: bool = False
 
@@ -106,7 +106,7 @@ class Unmounter(Volume, Protocol):
     """Define how a volume is torn down."""
 
     def tear_down(self) -> None:
-        """Unmount the volume and remove its directory. A missing directory is no error. Raise OSError."""
+        """Unmount the volume and remove its directory. A missing directory is not an error. Raise OSError."""
         ...
 
     def tear_down_at(self, directory: str) -> None:
@@ -168,8 +168,8 @@ class DeviceMounterArgs:
 
     fs_group: int | None = None
     selinux_label: str = ""
-    # `reconstructed_volume` tells whether the device was found on disk after a restart. It may then be mounted,
-    # whatever the result of another attempt is.
+    # `reconstructed_volume` says whether the device was found on disk after a restart. It may then be mounted, whatever
+    # the result of another attempt is.
     reconstructed_volume: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Give the files of volumes to the pod's fsGroup.
+"""Set the group of the files of volumes to the pod's fsGroup.
 
 Go: pkg/volume/volume_linux.go
 """
@@ -50,7 +50,7 @@ class Entry:
 
 
 class VolumeOwnership:
-    """Give a volume and everything in it to a group."""
+    """Set the group of a volume and everything in it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class VolumeOwnership:
         return self
 
     def change_permissions(self) -> None:
-        """Give all files to the group, with read permission and, unless the volume is read-only, write permission.
+        """Set the group of all files, with read permission and, unless the volume is read-only, write permission.
 
         New files inherit the group. With the policy OnRootMismatch, a volume whose root already matches is left alone.
         Errors of a single file are logged. Raise OSError if a directory cannot be read.
@@ -141,7 +141,7 @@ def get_dirname_to_report(directory: str, pod_uid: types.UID) -> str:
 
 
 def change_file_permission(entry: Entry, fs_group: int, read_only: bool) -> None:
-    """Give a file, directory or link to the group. Errors are logged."""
+    """Set the group of a file, directory or link. Errors are logged."""
     mode = os.fstat(entry.fd).st_mode
     try:
         os.chown(entry.name, -1, fs_group, dir_fd=entry.dir_fd, follow_symlinks=False)
@@ -167,7 +167,10 @@ def skip_permission_change(mounter: Mounter, directory: str, fs_group: int, fs_g
 
 
 def requires_permission_change(root_dir: str, fs_group: int, read_only: bool) -> bool:
-    """Report whether the root's group or mode differs from what change_permissions would set; yes when in doubt."""
+    """Report whether the root's group or mode differs from what change_permissions would set.
+
+    Return True when in doubt.
+    """
     try:
         info = os.stat(root_dir)
     except OSError as err:
@@ -195,7 +198,7 @@ class _Level:
 
     entry: Entry
     entries: Iterator[os.DirEntry[str]]
-    # Closing this stack closes both.
+    # Closing this stack closes the descriptors.
     opened: contextlib.ExitStack
 
 

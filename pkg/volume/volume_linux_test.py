@@ -122,7 +122,10 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 def test_link_put_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
-    """A container may create such a link during the walk."""
+    """A link that replaces a file is not followed.
+
+    A container may create such a link during the walk.
+    """
     outside, inside = tmp_path / "shadow", tmp_path / "inside"
     outside.touch(mode=0o600)
     inside.mkdir()
@@ -158,7 +161,10 @@ def test_walk_of_a_deep_tree(tmp_path: Path) -> None:
 
 
 def test_walk_leaves_out_what_is_gone_meanwhile(tmp_path: Path) -> None:
-    """A container of another pod may use the volume too, and remove the file."""
+    """The walk leaves out a file that has disappeared.
+
+    A container of another pod may use the volume too, and remove the file.
+    """
     for name in ("a", "b"):
         (tmp_path / name).touch()
     walk = volume_linux.walk_deep(str(tmp_path))
@@ -168,7 +174,9 @@ def test_walk_leaves_out_what_is_gone_meanwhile(tmp_path: Path) -> None:
 
 
 def test_walk_leaves_out_what_has_too_long_a_path(tmp_path: Path) -> None:
-    """Otherwise the paths of a pod's nested directories would fill the memory.
+    """The walk leaves out an entry whose path is too long.
+
+    Otherwise the paths of a pod's nested directories would fill the memory.
 
     The walk must not fail either: with a local volume, no pod of the claim would ever start again.
     """
@@ -182,7 +190,7 @@ def test_walk_leaves_out_what_has_too_long_a_path(tmp_path: Path) -> None:
 
 
 def test_walk_does_not_remember_the_names_of_files(tmp_path: Path) -> None:
-    """A pod may create any number of files."""
+    """The walk does not remember the names of files, because a pod may create any number of them."""
     for number in range(20_000):
         os.mknod(tmp_path / f"{number:0200d}")
     tracemalloc.start()

@@ -82,7 +82,7 @@ class AttachedVolume(operationexecutor.AttachedVolume):
 class PodInVolume:
     """Describe the state of a volume for one pod."""
 
-    # `is_mounted` tells whether the volume is known to be mounted for the pod.
+    # `is_mounted` says whether the volume is known to be mounted for the pod.
     is_mounted: bool = False
     # `device_path` is the path of the device, or "" if it is not known.
     device_path: str = ""
@@ -126,8 +126,8 @@ class _AttachedVolume:
     mounted_pods: dict[str, _MountedPod] = field(default_factory=dict)
     device_mount_state: DeviceMountState = DeviceMountState.DEVICE_NOT_MOUNTED
     device_mount_path: str = ""
-    # `volume_in_use_error_for_expansion` tells whether the driver has reported that it cannot expand a volume that is
-    # in use.
+    # `volume_in_use_error_for_expansion` says whether the driver has reported that it cannot expand a volume that is in
+    # use.
     volume_in_use_error_for_expansion: bool = False
     # `persistent_volume_size` is the size at the pod's start, or after the last expansion.
     persistent_volume_size: Quantity = ZERO
@@ -724,7 +724,7 @@ def _get_mounted_volume(pod: _MountedPod, volume: _AttachedVolume) -> MountedVol
 
 
 if TYPE_CHECKING:
-    # Let the type checker confirm that the class implements the protocols of the operation executor.
+    # The type checker confirms here that the class implements the protocols of the operation executor.
     def _check(state: ActualStateOfWorld) -> None:
         _mounter: operationexecutor.ActualStateOfWorldMounterUpdater = state
         _attacher: operationexecutor.ActualStateOfWorldAttacherUpdater = state

@@ -71,8 +71,8 @@ class _VolumeToMount:
     # `persistent_volume_size` is the capacity in the spec of the persistent volume.
     persistent_volume_size: Quantity = ZERO
     pods_to_mount: dict[str, _PodToMount] = field(default_factory=dict)
-    # `reported_in_use` tells whether the node's status lists the volume in volumesInUse. Before that the volume must
-    # not be attached or mounted.
+    # `reported_in_use` says whether the node's status lists the volume in volumesInUse. Before that the volume must not
+    # be attached or mounted.
     reported_in_use: bool = False
 
 

@@ -176,7 +176,7 @@ class DesiredStateOfWorldPopulator:
         # `_understood_pods` holds the pods all of whose volumes have been in the desired state at some time.
         self._understood_pods: set[str] = set()
         self._has_added_pods = False
-        # `_awaits_operations` tells whether a stopped pod waits for a running operation that may still mount a volume
+        # `_awaits_operations` says whether a stopped pod waits for a running operation that may still mount a volume
         # for it. The volume is removed once the operation ends.
         self._awaits_operations = False
 
@@ -313,7 +313,7 @@ class DesiredStateOfWorldPopulator:
 
     @contextmanager
     def _containing(self, pod: v1.Pod) -> Iterator[None]:
-        """Record an error of the body for the pod, and let the next pass process the pod again.
+        """Record an error of the body for the pod, and have the next pass process the pod again.
 
         A lack of threads, or any error of a plugin, must not keep other pods from their volumes.
         """
@@ -542,7 +542,7 @@ class DesiredStateOfWorldPopulator:
             self._processed_pods[pod_name] = True
 
     def _unmark_pod_processed(self, pod_name: str) -> None:
-        """Let the next pass process the pod again, unless another thread has already requested that."""
+        """Have the next pass process the pod again, unless another thread has already requested that."""
         with self._lock:
             if self._processed_pods.get(pod_name):
                 del self._processed_pods[pod_name]

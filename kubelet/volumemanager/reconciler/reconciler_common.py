@@ -80,7 +80,7 @@ class ReconcilerCommon:
         pod_may_run_unwanted returns true. It calls on_reconciled after each pass.
         """
         self._kube_client = kube_client
-        # `_controller_attach_detach_enabled` tells whether the attach/detach controller, and not the kubelet, attaches
+        # `_controller_attach_detach_enabled` says whether the attach/detach controller, and not the kubelet, attaches
         # volumes to this node.
         self._controller_attach_detach_enabled = controller_attach_detach_enabled
         self._wait_for_attach_timeout = wait_for_attach_timeout
@@ -96,11 +96,11 @@ class ReconcilerCommon:
         self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # `_has_reconstructed` tells whether the volumes on disk have been read. Any thread may read this flag without a
+        # `_has_reconstructed` says whether the volumes on disk have been read. Any thread may read this flag without a
         # lock.
         self._has_reconstructed = False
-        # `_all_could_be_read` tells whether the last reading of the disk missed nothing. `_met_accident` tells whether
-        # it failed for lack of file descriptors or memory.
+        # `_all_could_be_read` says whether the last reading of the disk missed nothing. `_met_accident` says whether it
+        # failed for lack of file descriptors or memory.
         self._all_could_be_read = self._met_accident = False
         # `_volumes_failed_reconstruction` holds volumes found on disk that could not be identified. They are unmounted
         # once it is known that no pod needs them.

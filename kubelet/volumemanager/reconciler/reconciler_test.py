@@ -90,7 +90,7 @@ class World:
         return self.desired.add_pod_to_volume(uid, pod, spec, "v", "", [])
 
     def report(self) -> None:
-        """Let the node's status list all desired volumes as in use and attached."""
+        """Make the node's status list all desired volumes as in use and attached."""
         names = [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
         attached = [v1.AttachedVolume(name=name, device_path=DEVICE) for name in names]
         self.host.volumes_attached = {volume.name: volume.device_path for volume in attached}
@@ -100,9 +100,7 @@ class World:
         self.desired.mark_volumes_reported_in_use(names)
 
     def rounds(self, operations: int = 0) -> None:
-        """Run a pass, and another one after each of `operations` operations has ended. The last pass must start no
-        operation.
-        """
+        """Run a pass, and another one each time an operation has ended. The last pass must start no operation."""
         self.reconciler.reconcile()
         for _ in range(operations):
             assert self.ended.recv(30)[1], f"an operation did not end: {self.plugin.calls}"

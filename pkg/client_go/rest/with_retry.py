@@ -63,9 +63,7 @@ class WithRetry:
         return _AFTER_CUT
 
     def after_response(self, code: int, headers: Headers) -> int | None:
-        """Return the delay, in seconds, that the server requests before the next attempt, or None if the response is
-        final.
-        """
+        """Return the delay, in seconds, before the next attempt, or None if the response is final."""
         self.attempts += 1
         if self.attempts > self.max_retries or (code != 429 and code < 500):
             return None

@@ -265,7 +265,8 @@ class PluginProvider:
         return _ServiceAccountInfo(key, token, annotations, coordinates)
 
     def _exec_plugin(self, image: str, account: _ServiceAccountInfo) -> CredentialProviderResponse:
-        # Only the response says which images share it. Therefore concurrent requests wait for each other by image.
+        # Only the response itself says which images share this response. Therefore concurrent requests wait for each
+        # other by image.
         flight = (image, _hash(account.token), tuple(sorted(account.annotations.items())))
         try:
             return self._group.do(flight, lambda: self.plugin.exec_plugin(image, account.token, account.annotations))

@@ -34,7 +34,7 @@ _V1 = "credentialprovider.kubelet.k8s.io/v1"
 
 
 class _Plugin:
-    """Answer for a registry, and record the requests."""
+    """Return credentials for a registry, and record the requests."""
 
     def __init__(self, cache_key_type: str = "Image", cache_duration: str | None = None, password: str = "pw") -> None:
         self.cache_key_type = cache_key_type

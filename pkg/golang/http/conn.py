@@ -21,7 +21,8 @@ _CHUNK = 1 << 16
 class WouldWait(BlockingIOError):
     """Signal that a non-blocking operation has to wait for the poll event `event`.
 
-    The event need not be the usual one: TLS may have to write before it can read on, and to read before it can write.
+    The event need not be the usual one: TLS may have to write before it can continue to read, and to read before it can
+    write.
     """
 
     def __init__(self, event: int) -> None:
@@ -178,7 +179,7 @@ Meanwhile = Callable[[], AbstractContextManager[None]]
 
 
 def linger(conn: Conn, seconds: float, meanwhile: Meanwhile = contextlib.nullcontext) -> None:
-    """Let the peer read the last answer before the connection ends, although the peer is still sending."""
+    """Give the peer time to read the last response, although it is still sending, before the connection ends."""
     until = time.monotonic() + seconds
     # Failures do not matter, because the connection ends right after.
     with contextlib.suppress(OSError):

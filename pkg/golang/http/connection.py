@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # A client gets this many seconds to read why its connection ends.
 _LINGER = 0.5
-# A client gets this many seconds to receive an answer that is a redirect or a refusal.
+# A client gets this many seconds to receive a response that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
 # One client certificate costs this much memory, mostly in OpenSSL. Each byte beyond the usual size of a client
 # certificate costs more: OpenSSL makes a hundred bytes of a name of two bytes.
@@ -157,10 +157,10 @@ class Connection:
         if head is None:
             return False
         if head.method == "CONNECT":
-            # DIVERGES (safer): this kubelet answers CONNECT with 405.
-            # Go: net/http/server.go, (*ServeMux).findHandler: in the Go kubelet, the handlers answer CONNECT like any
-            # other method.
-            # Why: a client takes a success as the opening of a tunnel, and this server has no tunnels.
+            # DIVERGES (safer): this kubelet responds to CONNECT with 405.
+            # Go: net/http/server.go, (*ServeMux).findHandler: in the Go kubelet, the handlers respond to CONNECT as to
+            # any other method.
+            # Why: a client treats a success as the opening of a tunnel, and this server has no tunnels.
             # Test: server_test.py:test_bad_requests
             self._refuse(405)
             return False
@@ -169,7 +169,7 @@ class Connection:
         return is_http and self._may_go_on()
 
     def _answer(self, head: Head) -> bool:
-        """Answer the request and report whether the connection still speaks HTTP.
+        """Respond to the request and report whether the connection still speaks HTTP.
 
         Raise OSError if the connection fails.
         """
@@ -192,7 +192,7 @@ class Connection:
             searched = len(self._source.received)
             if searched > self._settings.max_header_bytes:
                 raise MalformedError(431)
-            # No request begins with such a byte, but TLS does, and a TLS client would now wait for an answer.
+            # No request begins with such a byte, but TLS does, and a TLS client would now wait for a response.
             if searched and self._source.received[0] <= ord(" "):
                 raise MalformedError(400)
             if not self._source.more():
@@ -287,13 +287,13 @@ class Connection:
             self._turn.pass_on()
 
     def _refuse(self, status: int) -> None:
-        """Answer input that is not HTTP; the code for HTTP responses cannot do that."""
+        """Respond to input that is not HTTP; the code for HTTP responses cannot do that."""
         text = f"{status} {status_text(status)}"
         head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         self._dismiss(f"{head}{text}".encode())
 
     def _dismiss(self, answer: bytes) -> None:
-        """Send the last answer of this connection, and give the client a moment to read it. Raise OSError."""
+        """Send the last response of this connection, and give the client time to read it. Raise OSError."""
         self._conn.set_deadline(time.monotonic() + _LINGER)
         self._conn.sendall(answer)
         linger(self._conn, _LINGER, self._turn.let_others)
@@ -336,9 +336,9 @@ def _cost(certificate: bytes) -> int:
 
 
 def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], Request]) -> None:
-    """Run the handler, and answer the request even if the handler fails.
+    """Run the handler, and respond to the request even if the handler fails.
 
-    Raise ClientGone if the client cannot be told.
+    Raise ClientGone if the response cannot be sent.
     """
     try:
         request = make_request()
@@ -354,7 +354,7 @@ def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], 
         _replace(w, "400 Bad Request", 400)
     except Exception as err:  # Like the recover in Go: a failure of one request must not affect others.
         klog.error_s(err, "Observed a panic while serving a request", stacktrace=klog.stacktrace(err))
-        # The details belong in the log and not in the answer.
+        # The details belong in the log and not in the response.
         _replace(w, "Internal Server Error", 500)
 
 

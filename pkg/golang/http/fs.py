@@ -38,8 +38,8 @@ class FileServer:
     Why: anybody who can create a link in the log directory could read every file of the machine.
     Test: fs_test.py:test_files
 
-    DIVERGES (safer): this kubelet answers a request for several ranges with the whole file, as HTTP allows.
-    Go: net/http/fs.go, serveContent: in the Go kubelet, each range becomes a part of the answer.
+    DIVERGES (safer): this kubelet responds to a request for several ranges with the whole file, as HTTP allows.
+    Go: net/http/fs.go, serveContent: in the Go kubelet, each range becomes a part of the response.
     Why: a short head could ask for thousands of parts.
     Test: fs_test.py:test_ranges
     """
@@ -107,8 +107,8 @@ def _open(root: str, path: str) -> _Opened:
     except PermissionError as err:
         raise HTTPError(403, "403 Forbidden") from err
     except OSError as err:
-        # DIVERGES (fault of Go): this kubelet answers 404 for a name that no file can have.
-        # Go: net/http/fs.go, toHTTPError: the Go kubelet answers 500.
+        # DIVERGES (fault of Go): this kubelet responds with 404 for a name that no file can have.
+        # Go: net/http/fs.go, toHTTPError: the Go kubelet responds with 500.
         # Why: the client made the mistake, and a count of server errors would blame the kubelet.
         # Test: fs_test.py:test_files
         if err.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
@@ -118,7 +118,10 @@ def _open(root: str, path: str) -> _Opened:
 
 
 def _redirect(w: ResponseWriter, r: Request, location: str) -> None:
-    """Redirect to a path relative to the request's path, and keep the query. Go: localRedirect"""
+    """Redirect to a path relative to the request's path, and keep the query.
+
+    Go: localRedirect
+    """
     query = r.raw_query
     if len(query) > MAX_LOCATION_BYTES:
         raise HTTPError(414, "414 Request URI Too Long")
@@ -243,9 +246,11 @@ def _seconds(date: str) -> int | None:
 
 
 def _set_last_modified(w: ResponseWriter, info: os.stat_result) -> None:
-    """Set Last-Modified, unless the time cannot be written as a date. Go: setLastModified
+    """Set Last-Modified, unless the time cannot be written as a date.
 
-    Anybody who can write a file can give it any time.
+    Anybody who can write a file can set its time to any value.
+
+    Go: setLastModified
     """
     try:
         date = email.utils.formatdate(int(info.st_mtime), usegmt=True)

@@ -35,7 +35,7 @@ class HangUps:
         Raise OSError if the system cannot watch the descriptor; then nothing is registered.
         """
         with self._lock:
-            # The watching thread waits for the lock before it looks at `_callbacks`.
+            # The watching thread waits for the lock before it reads `_callbacks`.
             self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
             self._callbacks[fd] = callback
 

@@ -35,7 +35,7 @@ _MAX_LENGTH_DIGITS = 18
 
 
 class MalformedError(Exception):
-    """Signal that the input is not the head of a message. The server answers such a request with `status`."""
+    """Signal that the input is not the head of a message. The server responds to such a request with `status`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"malformed HTTP: {status}")
@@ -50,12 +50,12 @@ class Head:
     target: str
     headers: Headers
     keeps_alive: bool
-    """Whether another request may follow on the connection."""
+    """This field says whether another request may follow on the connection."""
     content_length: int | None
     chunks: bool
-    """Whether the client accepts a chunked answer."""
+    """This field says whether the client accepts a chunked response."""
     expects_continue: bool
-    """Whether the client waits for "100 Continue" before it sends the body."""
+    """This field says whether the client waits for "100 Continue" before it sends the body."""
 
 
 def parse_head(data: bytes | bytearray) -> Head:
@@ -95,7 +95,7 @@ class ResponseHead:
     headers: Headers
     content_length: int | None
     until_end: bool
-    """Whether the end of the connection ends the body, which then has no length."""
+    """This field says whether the end of the connection ends the body, which then has no length."""
 
 
 def parse_response_head(data: bytes | bytearray) -> ResponseHead:

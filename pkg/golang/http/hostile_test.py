@@ -57,7 +57,7 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT, source_address=(source, 0))
 
     def ask(self, target: str = "/", user: str = "somebody", source: str = "127.0.0.9") -> bytes:
-        """Send a request on a new connection and return the answer, or b"" if the connection was closed without one."""
+        """Send a request on a new connection and return the response, or b"" if there is none."""
         with self.connect(source) as sock, contextlib.suppress(ConnectionError):
             sock.sendall(request(target, user, "Connection: close"))
             return read_all(sock)

@@ -16,7 +16,7 @@ from pkg.golang.http.response import Handler, HTTPError, ResponseWriter, error
 
 # This limits the Location of a redirect, so that the server does not repeat long text of the client.
 MAX_LOCATION_BYTES = 4 << 10
-# A filter wraps a handler; the result calls the handler or answers in its place.
+# A filter wraps a handler; the result calls the handler or responds in its place.
 Filter = Callable[[Handler], Handler]
 
 
@@ -62,8 +62,8 @@ class ServeMux:
     Patterns: "/pods", "/exec/{namespace}/{pod}" with one part for each name, "/logs/{path...}" with the rest of the
     path, "/debug/pprof/" for all paths below it, and "/runningpods/{$}" for exactly this path. The most specific
     pattern wins. A pattern with methods follows go-restful, for which "/pods/" equals "/pods"; a pattern without
-    methods follows Go's ServeMux. The mux answers a path that is not clean (`//`, `..`) with a redirect to its clean
-    form, so that no handler sees such a path. It redirects in the same way when only the final slash is missing.
+    methods follows Go's ServeMux. The mux responds to a path that is not clean (`//`, `..`) with a redirect to its
+    clean form, so that no handler sees such a path. It redirects in the same way when only the final slash is missing.
 
     DIVERGES (safer): this kubelet redirects a path whose slashes or dots were sent encoded (`%2e%2e`) to its clean
     form.
@@ -103,14 +103,14 @@ class ServeMux:
         routes.sort(key=_Route.rank)
 
     def filter(self, added: Filter) -> None:
-        """Wrap all answers except 404 in the filter. The filter that is added first is the outermost.
+        """Wrap all responses except 404 in the filter. The filter that is added first is the outermost.
 
         The filter also sees requests with a wrong method.
 
-        DIVERGES (safer): in this kubelet, the filters also see requests that are answered with a redirect.
-        Go: net/http/server.go, (*ServeMux).findHandler: the Go kubelet answers these before the filters of go-restful,
-        which authenticate the client.
-        Why: the answer repeats text of the client, and a client without credentials must get no answer.
+        DIVERGES (safer): in this kubelet, the filters also see requests to which the mux responds with a redirect.
+        Go: net/http/server.go, (*ServeMux).findHandler: the Go kubelet responds to these before the filters of
+        go-restful, which authenticate the client.
+        Why: the response repeats text of the client, and a client without credentials must get no response.
         Test: mux_test.py:test_filters_see_all_of_registered_paths_and_redirects
         """
         self._filters.append(added)

@@ -81,24 +81,24 @@ class Request:
 
     method: str
     target: str
-    """The target as it was sent."""
+    """This is the target as it was sent."""
     path: str
-    """The percent-decoded path. It may contain `..` and double slashes unless a ServeMux chose the handler."""
+    """This is the percent-decoded path. It may contain `..` and double slashes unless a ServeMux chose the handler."""
     headers: Headers
     body: Body
     remote_addr: tuple[str, int] | None
-    """None on a unix socket."""
+    """The value is None on a unix socket."""
     peer_certificates: list[bytes]
-    """DER, the client's own first. NOT verified: code that trusts them must verify them first."""
+    """The certificates are in DER, the client's own first. They are NOT verified: verify them first."""
     tls: bool
     ctx: golang.Context
-    """Cancelled when the client disconnects, the handler returns or the server closes."""
+    """The context is cancelled when the client disconnects, the handler returns or the server closes."""
     admit: Admit = _no_need
     """The handler calls this once it knows the user; until then the server may evict the connection."""
     pattern: str = ""
-    """The pattern by which a ServeMux found the handler."""
+    """This is the pattern by which a ServeMux found the handler."""
     path_values: dict[str, str] = field(default_factory=dict)
-    """The parts of the path at the places that the pattern names."""
+    """These are the parts of the path at the places that the pattern names."""
     _query: dict[str, list[str]] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -123,7 +123,7 @@ def parse_path(target: str) -> str:
     """Return the path of a request's target. Raise BadRequest, or HTTPError 414."""
     end = target.find("?")
     if (len(target) if end < 0 else end) > MAX_PATH_BYTES:
-        # DIVERGES (safer): this kubelet answers 414 for a path of more than MAX_PATH_BYTES.
+        # DIVERGES (safer): this kubelet responds with 414 for a path of more than MAX_PATH_BYTES.
         # Go: net/http/request.go, readRequest: the Go kubelet bounds only the whole head.
         # Why: finding the handler and redirecting would take as much memory again, also for clients without
         # credentials.
@@ -134,7 +134,7 @@ def parse_path(target: str) -> str:
     if _BAD_ESCAPE.search(raw):
         raise BadRequest(f"invalid URL escape in {raw!r}")
     path = unquote(raw) or "/"
-    # DIVERGES (safer): this kubelet answers 400 for a path with a NUL character.
+    # DIVERGES (safer): this kubelet responds with 400 for a path with a NUL character.
     # Go: net/http/request.go, readRequest: the Go kubelet passes such a path to the handlers.
     # Why: no file has such a name, and Python's file functions raise a different exception for it than for other
     # missing names.

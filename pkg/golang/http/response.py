@@ -101,7 +101,7 @@ class ResponseWriter:
             self._start(data)
 
     def let_client_pause(self) -> None:
-        """Mark the body as a stream, such as a log, whose client may stop reading for any time.
+        """Mark the body as a stream, such as a log, whose client may stop reading for any length of time.
 
         Without the mark, the server ends a response whose client stops reading, because the unsent data stays in
         memory.
@@ -111,7 +111,7 @@ class ResponseWriter:
     def hijack(self) -> tuple[Conn, bytes]:
         """Return the bare connection, and the bytes that were read from it after the request's head.
 
-        The server does no more HTTP on it, and closes it when the handler returns.
+        The server no longer speaks HTTP on the connection, and closes it when the handler returns.
         """
         if self._sent:
             raise RuntimeError("the response has been started already")
@@ -168,7 +168,7 @@ Handler = Callable[[ResponseWriter, "Request"], None]
 
 
 def error(w: ResponseWriter, text: str, code: int) -> None:
-    """Answer with a line of plain text."""
+    """Respond with a line of plain text."""
     for name in ("Content-Length", "Content-Encoding", "Etag", "Last-Modified", "Cache-Control"):
         w.headers.delete(name)
     w.headers.set("Content-Type", "text/plain; charset=utf-8")

@@ -80,8 +80,8 @@ class Room(Generic[C]):
     """Account for connections and evict some when there are too many. Thread-safe.
 
     `evict` is called with the lock held and must not block. A connection waits until one of its requests is admitted,
-    and again after that request was answered. When there is no room, the connection that has waited longest is evicted.
-    A connection whose request was admitted stays until the request is answered.
+    and again after the response to that request. When there is no room, the connection that has waited longest is
+    evicted. A connection whose request was admitted stays until the response is complete.
     """
 
     def __init__(self, limits: Limits, evict: Callable[[C], None]) -> None:
@@ -157,7 +157,7 @@ class Room(Generic[C]):
             self._admitted[connection] = guest
 
     def rest(self, connection: C) -> None:
-        """Record that the request was answered, so that the connection waits for the next one."""
+        """Record that the response was sent, so that the connection waits for the next one."""
         with self._lock:
             guest = self._admitted.pop(connection, None)
             if guest is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _BACKLOG = 1024
 # These timeouts, in seconds, apply in this order: between two requests; to a handshake or a head; while no byte of a
-# body arrives; to a whole answer; and while the client reads nothing of an answer that is not a stream.
+# body arrives; to a whole response; and while the client reads nothing of a response that is not a stream.
 IDLE_TIMEOUT = 90.0
 READ_HEADER_TIMEOUT = 30.0
 BODY_TIMEOUT = 60.0
@@ -84,7 +84,7 @@ class Server:
         new one replaces the one that has waited longest; if none waits, the new one is closed.
 
         DIVERGES (safer): in this kubelet, a client has READ_HEADER_TIMEOUT for the head, and STALL_TIMEOUT to read some
-        of an answer.
+        of a response.
         Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: the Go kubelet gives it four hours for each.
         Why: clients without credentials could hold all connections.
         Test: server_test.py:test_a_head_that_drips_is_not_waited_for,

@@ -51,7 +51,7 @@ def test_requests_on_one_connection() -> None:
 def test_a_body_that_the_handler_does_not_read() -> None:
     """The server skips a body that the handler did not read, and serves the next request.
 
-    The body may still arrive after the answer was sent.
+    The body may still arrive after the response was sent.
     """
 
     def refuse(w: http.ResponseWriter, r: http.Request) -> None:
@@ -144,7 +144,7 @@ def test_old_client() -> None:
 )
 def test_bad_requests(data: bytes, status: int) -> None:
     with serving(echo) as server, connect(server) as sock:
-        # The server may have answered and closed before the client has sent everything.
+        # The server may have responded and closed before the client has sent everything.
         with contextlib.suppress(OSError):
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
@@ -309,7 +309,7 @@ def test_one_user_cannot_hold_all_connections() -> None:
 
 
 def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server disconnects a client that sends requests and reads no answer."""
+    """The server disconnects a client that sends requests and reads no response."""
     monkeypatch.setattr(connection, "REFUSAL_WRITE_TIMEOUT", 0.05)
 
     def refuse(w: http.ResponseWriter, r: http.Request) -> None:
@@ -614,7 +614,7 @@ def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
 ) -> None:
     """The server reads from only a few unauthenticated clients at the same time.
 
-    This also holds after the answer: the rest of an unread body may arrive byte by byte.
+    This also holds after the response: the rest of an unread body may arrive byte by byte.
     """
     lock, go_on = threading.Lock(), threading.Event()
     now: list[int] = [0]
@@ -660,7 +660,7 @@ def test_a_body_that_comes_in_small_pieces_is_not_skipped_for_long(monkeypatch: 
 def test_clients_that_wait_leave_their_turns_to_others() -> None:
     """Clients of four kinds leave their turns to others.
 
-    They are idle, wait for an answer, were refused and still send, or have sent a partial head.
+    They are idle, wait for a response, were refused and still send, or have sent a partial head.
     """
     go_on, held_up = threading.Event(), threading.Event()
 

@@ -22,7 +22,7 @@ FALLBACK_DELAY = 0.3
 # Each address gets at least this many seconds, as long as that much time remains.
 MIN_ADDRESS_TIMEOUT = 2.0
 
-# In seconds. A poll accepts no timeout above 24 days, and a probe may ask for 68 years.
+# The unit is seconds. A poll accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_POLL = 1e6
 
 Control = Callable[[socket.socket], object]
@@ -95,7 +95,10 @@ def partial_deadline(now: float, deadline: float, addresses_remaining: int) -> f
 
 
 class _DialSerial:
-    """Try addresses one after the other. Go: dialSerial"""
+    """Try addresses one after the other.
+
+    Go: dialSerial
+    """
 
     def __init__(self, addresses: Sequence[Address], deadline: float, control: Control) -> None:
         self._left = list(addresses)

@@ -27,9 +27,9 @@ MAX_LOOKUPS_PER_OWNER = 4
 MAX_LOOKUPS_OF_PODS = 256
 # A name has at most this many characters, including its final dot.
 MAX_NAME_LENGTH = 254
-# This many addresses of a name are tried. The answer of a name server can hold four thousand, and the owner of the name
-# server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at once, and the
-# next address follows immediately.
+# This many addresses of a name are tried. The response of a name server can hold four thousand, and the owner of the
+# name server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at once,
+# and the next address follows immediately.
 # DIVERGES (safer): this kubelet tries only the first MAX_ADDRESSES addresses of a name.
 # Go: net/dial.go, (*sysDialer).dialSerial: the Go kubelet tries all of them.
 # Why: a probe would keep one of the four turns for a fifth of a second, and other probes would be late.
@@ -139,7 +139,7 @@ def _check_bound_locked(owner: str) -> None:
 def _run(lookup: _Lookup, owner: str, host: str, port: int) -> None:
     try:
         lookup.found = _getaddrinfo(host, port, 0)
-    except Exception as err:  # The callers that wait for the look-up raise it.
+    except Exception as err:  # The callers that wait for the look-up raise the error.
         # The traceback would refer to this frame, the frame to the look-up, and the look-up to the error.
         lookup.err = err.with_traceback(None)
     finally:

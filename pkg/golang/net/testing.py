@@ -1,4 +1,4 @@
-"""Provide addresses that do not answer, and names with slow look-ups, for tests."""
+"""Provide addresses that do not respond, and names with slow look-ups, for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stream_address(sock: socket.socket) -> Address:
 
 @contextmanager
 def silent(host: str) -> Iterator[Address]:
-    """Yield an address that does not answer, because its queue of unaccepted connections is full."""
+    """Yield an address that does not respond, because its queue of unaccepted connections is full."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((host, 0), family=family, backlog=0))

@@ -17,11 +17,13 @@ _USER_INFO = re.compile(r"(?<=//)[^/?#]*@")
 
 
 def split(url: str) -> SplitResult:
-    """Split a URL from outside, as urlsplit does. Raise ValueError if the URL is invalid. Go: url.Parse
+    """Split a URL from outside, as urlsplit does. Raise ValueError if the URL is invalid.
 
     urlsplit normalizes the host's Unicode. For a letter with many combining marks this takes time quadratic in their
     number, during which no other thread runs: minutes for a host of 1 MiB. urlsplit also caches the last 128 URLs with
     their parts, which may be 1 GiB if pods choose them.
+
+    Go: url.Parse
     """
     found = _AUTHORITY.search(url)
     if found is not None and len(found[1]) > MAX_UNICODE_AUTHORITY and not found[1].isascii():
@@ -31,7 +33,10 @@ def split(url: str) -> SplitResult:
 
 
 def join(base: str, reference: str) -> str:
-    """Join a base and a reference that `split` accepts, as urljoin does, without caching the two. Go: URL.Parse"""
+    """Join a base and a reference that `split` accepts, as urljoin does, without caching the two.
+
+    Go: URL.Parse
+    """
     try:
         return urljoin(base, reference)
     finally:
@@ -39,5 +44,8 @@ def join(base: str, reference: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """Return the URL without user and password, even if it cannot be parsed. Go: URL.Redacted"""
+    """Return the URL without user and password, even if it cannot be parsed.
+
+    Go: URL.Redacted
+    """
     return _USER_INFO.sub("", url, count=1)

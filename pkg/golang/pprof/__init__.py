@@ -3,7 +3,7 @@
 Go: net/http/pprof, runtime/pprof
 
 DIVERGES (platform): this kubelet serves profiles of Python: functions and lines of Python code, and threads instead of
-goroutines. It answers 501 with the reason for a profile that Python cannot provide.
+goroutines. It responds with 501 and the reason for a profile that Python cannot provide.
 Go: net/http/pprof/pprof.go, handler.ServeHTTP: the Go kubelet's profiles are of Go code, goroutines, locks and
 allocations.
 Why: there is no Go code, and Python records neither locks nor all allocations.

@@ -14,7 +14,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers import resource as resourcehelper
 
-_ANY_IP = "0.0.0.0"  # This stands for all addresses of the host; nothing is bound to it.
+_ANY_IP = "0.0.0.0"  # This address represents all addresses of the host; this module does not listen on it.
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def pod_resources_options(use_status: bool) -> resourcehelper.PodResourcesOption
 
 
 def is_scalar_resource_name(name: str) -> bool:
-    """Report whether the resource belongs into scalar_resources.
+    """Report whether the resource belongs in scalar_resources.
 
     Go: pkg/scheduler/util/utils.go
     """

@@ -56,7 +56,10 @@ class Validator:
 
 
 def is_enabled(security_fs: Path = _SECURITY_FS, enabled: Path = _ENABLED) -> bool:
-    """Report whether AppArmor is enabled in the kernel. Go: third_party/forked/libcontainer/apparmor."""
+    """Report whether AppArmor is enabled in the kernel.
+
+    Go: third_party/forked/libcontainer/apparmor
+    """
     try:
         return security_fs.exists() and enabled.read_text().startswith("Y")
     except OSError:

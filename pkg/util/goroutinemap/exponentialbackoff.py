@@ -13,7 +13,8 @@ from pkg import klog
 INITIAL_DURATION_BEFORE_RETRY = 0.5
 # The value is slightly above two minutes, so that a timeout of this origin can be recognized.
 MAX_DURATION_BEFORE_RETRY = 122.0
-# This many characters are kept of a failure's text. The text may contain a path of 1 MiB, and is shown repeatedly.
+# At most this many characters of a failure's text are kept. The text may contain a path of 1 MiB, and is shown
+# repeatedly.
 # DIVERGES (safer): this kubelet keeps only the first MAX_ERROR_LENGTH characters of a failure's text.
 # Go: pkg/util/goroutinemap/exponentialbackoff/exponential_backoff.go, (*ExponentialBackoff).Update: the Go kubelet has
 # no bound.

@@ -92,12 +92,12 @@ class GoRoutineMap:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Block until no operation is left, neither running nor failed. For tests."""
+        """Block until no operation is left, neither running nor failed. This method is for tests."""
         with self._changed:
             self._changed.wait_for(lambda: not self._operations)
 
     def wait_for_completion(self) -> None:
-        """Block until no operation is running. For tests."""
+        """Block until no operation is running. This method is for tests."""
         with self._changed:
             self._changed.wait_for(lambda: not any(op.pending for op in self._operations.values()))
 

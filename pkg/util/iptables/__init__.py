@@ -1,4 +1,7 @@
-"""Manage the kernel's packet filter. Go: pkg/util/iptables"""
+"""Manage the kernel's packet filter.
+
+Go: pkg/util/iptables
+"""
 
 from pkg.util.iptables.iptables import (
     Chain,

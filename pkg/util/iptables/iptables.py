@@ -243,7 +243,7 @@ class Runner:
         except utilexec.CodeExitError as err:
             raise IPTablesError(f"{err}: {err.output.decode(errors='replace')}", err.code) from err
         except Exception as err:
-            # The command could not be run, or took too long. The kubelet must go on without the rule.
+            # The command could not be run, or took too long. The kubelet must continue without the rule.
             raise IPTablesError(str(err), None) from err
 
 

@@ -1,4 +1,7 @@
-"""Fake the packet filter of a machine. Go: pkg/util/iptables/testing"""
+"""Fake the packet filter of a machine.
+
+Go: pkg/util/iptables/testing
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pkg.util.testing import exit_status
 
 
 class FakeIPTables:
-    """Answer the commands iptables and ip6tables as version 1.8 does; a utilexec.Interface.
+    """Imitate the commands iptables and ip6tables of version 1.8; a utilexec.Interface.
 
     `tables` holds the rules of each chain, by command, table and chain. `failing` maps an operation to the error that
     it raises.

@@ -1,4 +1,4 @@
-"""Answer questions about a node object.
+"""Provide helpers for node objects.
 
 Go: pkg/util/node
 """

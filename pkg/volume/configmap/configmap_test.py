@@ -186,7 +186,10 @@ def test_failure_at_first_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("args", [{"is_remount": True}, {"reconstructed_volume": True}], ids=["update", "restart"])
 def test_failed_update_leaves_what_the_pod_has(tmp_path: Path, args: dict[str, bool]) -> None:
-    """Containers may be running with the volume, even if this kubelet sets it up for the first time."""
+    """A failed update leaves the files that the pod has.
+
+    Containers may be running with the volume, even if this kubelet sets it up for the first time.
+    """
     world = World(tmp_path, settings(a="1"))
     world.set_up()
     world.update(**{"..bad": "2"})

@@ -1,4 +1,4 @@
-"""Wait for the attachment of CSI volumes, and let drivers stage them on the node.
+"""Wait for the attachment of CSI volumes, and ask drivers to stage them on the node.
 
 Go: pkg/volume/csi/csi_attacher.go
 """
@@ -116,7 +116,7 @@ class CSIAttacher:
         return path
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Let the driver stage the volume, if the driver supports staging.
+        """Ask the driver to stage the volume, if the driver supports staging.
 
         Raise types.TransientOperationFailure, UncertainProgressError, or another error, which is final.
         """
@@ -283,7 +283,7 @@ class CSIAttacher:
         raise NotImplementedError("detaching volumes from the kubelet is not supported")
 
     def unmount_device(self, device_mount_path: str) -> None:
-        """Let the driver unstage the volume. Raise types.TransientOperationFailure, CSIError or OSError."""
+        """Ask the driver to unstage the volume. Raise types.TransientOperationFailure, CSIError or OSError."""
         klog.v(4).info_s(log(f"attacher.UnmountDevice({device_mount_path})"))
         data_dir = os.path.dirname(device_mount_path)
         try:
@@ -360,7 +360,10 @@ def make_device_mount_path(plugin: CSIPlugin, spec: Spec) -> str:
 
 
 def verify_attachment_status(attachment: storagev1.VolumeAttachment, volume_handle: str) -> bool:
-    """Report whether the volume is attached. Raise errors.NotAttachedError if that failed or it is being detached."""
+    """Report whether the volume is attached.
+
+    Raise errors.NotAttachedError if the attachment failed or is being undone.
+    """
     if attachment.metadata.deletion_timestamp is not None:
         name = attachment.metadata.name
         klog.error_s(

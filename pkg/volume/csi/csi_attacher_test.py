@@ -236,7 +236,7 @@ def test_data_is_kept_as_long_as_the_volume_may_be_staged(
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """The driver's error in a later call is no answer to the first one: the volume may be staged."""
+    """A driver's error in a later call says nothing about the first call: the volume may be staged."""
     with TestPlugin(tmp_path) as world:
         world.attach()
         path = tmp_path / "driver/hash/globalmount"
@@ -299,7 +299,11 @@ def test_unmount_device(tmp_path: Path) -> None:
 
 
 def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path: Path) -> None:
-    """Another node would wait for the volume forever. In Go the second attempt succeeds, because it finds no data."""
+    """Files that a driver leaves beside a volume do not keep the volume attached.
+
+    Otherwise another node would wait for the volume forever. In Go the second attempt succeeds, because it finds no
+    data.
+    """
     with TestPlugin(tmp_path) as world:
         path = staged(tmp_path)
         (path.parent / "connector.json").touch()
@@ -310,7 +314,10 @@ def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path
 
 
 def test_volume_that_was_staged_twice_is_unstaged_twice(tmp_path: Path) -> None:
-    """Otherwise the volume would be detached while it is mounted."""
+    """A volume that was staged twice is unstaged twice.
+
+    Otherwise the volume would be detached while it is mounted.
+    """
     with TestPlugin(tmp_path) as world:
         path = staged(tmp_path)
         world.host.mounter.mount_points.append(MountPoint("/dev/x", str(path), "ext4", ()))

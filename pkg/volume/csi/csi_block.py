@@ -110,7 +110,7 @@ class CSIBlockMapper:
         source: v1.CSIPersistentVolumeSource,
         publish_context: dict[str, str],
     ) -> str:
-        """Let the driver stage the device. Return the path, or "" if the driver does not support staging."""
+        """Ask the driver to stage the device. Return the path, or "" if the driver does not support staging."""
         klog.v(4).info_s(log("blockMapper.stageVolumeForBlock called"))
         staging_path = self.get_staging_path()
         with csi_util.before_the_driver_acts():
@@ -163,7 +163,7 @@ class CSIBlockMapper:
         source: v1.CSIPersistentVolumeSource,
         publish_context: dict[str, str],
     ) -> str:
-        """Let the driver publish the device in the volume's directory. Return the device's path."""
+        """Ask the driver to publish the device in the volume's directory. Return the device's path."""
         klog.v(4).info_s(log("blockMapper.publishVolumeForBlock called"))
         with csi_util.before_the_driver_acts():
             attributes = source.volume_attributes | self._pod_info()
@@ -222,7 +222,7 @@ class CSIBlockMapper:
         return k8s
 
     def set_up_device(self, reconstructed_volume: bool = False) -> str:
-        """Let the driver stage the device. Return the path, or "" if the driver does not support staging.
+        """Ask the driver to stage the device. Return the path, or "" if the driver does not support staging.
 
         Raise types.TransientOperationFailure, UncertainProgressError, or another error, which is final.
         """
@@ -248,7 +248,7 @@ class CSIBlockMapper:
             cancel()
 
     def map_pod_device(self) -> str:
-        """Let the driver publish the device for the pod. Return its path. Raise the errors of set_up_device."""
+        """Ask the driver to publish the device for the pod. Return its path. Raise the errors of set_up_device."""
         klog.v(4).info_s(log("blockMapper.MapPodDevice called"))
         with csi_util.before_the_driver_acts():
             source, access_mode = self._source("blockMapper.MapPodDevice")
@@ -341,12 +341,12 @@ class CSIBlockMapper:
             ) from err
 
     def tear_down_device(self, map_path: str, device_path: str) -> None:
-        """Let the driver unstage the device, and remove its files.
+        """Ask the driver to unstage the device, and remove its files.
 
         Raise types.TransientOperationFailure if the driver is not registered, CSIError or OSError.
         """
         staging_path = self.get_staging_path()
-        # `exists` raises OSError if it cannot determine the answer.
+        # `exists` raises OSError if it cannot determine whether the path exists.
         if filesystem.exists(staging_path):
             client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
             ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
@@ -393,7 +393,7 @@ class CSIBlockMapper:
         removeall.remove(csi_util.get_volume_plugin_dir(self._spec_name, host))
 
     def unmap_pod_device(self) -> None:
-        """Let the driver unpublish the device, even if no device exists: the driver may still be publishing it.
+        """Ask the driver to unpublish the device, even if no device exists: the driver may still be publishing it.
 
         Raise types.TransientOperationFailure if the driver is not registered, or CSIError.
         """

@@ -200,7 +200,10 @@ def test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver
 
 
 def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds with any Python: from 3.14 on, Path.exists returns false for errors that it raised before."""
+    """A device may be staged if the disk fails to show whether it is.
+
+    The test covers all versions of Python: from 3.14 on, Path.exists returns False for errors that it raised before.
+    """
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         mapper.set_up_device()
@@ -216,7 +219,10 @@ def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monke
 
 
 def test_it_is_told_that_there_was_no_descriptor_for_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this error makes reconstruction try again later; it takes any other failure as final."""
+    """The error shows that there was no descriptor for the data.
+
+    Only such an error makes reconstruction try again later; any other failure is final.
+    """
     with TestPlugin(tmp_path) as world:
         world.plugin.new_block_volume_mapper(spec(), POD)
         shortage = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -267,7 +273,7 @@ def test_what_is_missing_in_the_cluster_is_to_be_tried_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """The driver's error in a later call is no answer to the first one: the device may be staged."""
+    """A driver's error in a later call says nothing about the first call: the device may be staged."""
     with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         for method, error in (("NodeStageVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):

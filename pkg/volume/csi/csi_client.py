@@ -80,8 +80,8 @@ class CSIDriverClient:
     """Call one driver. Every method is safe from any thread. A connection lasts for one call.
 
     Methods raise ValueError for missing arguments, and grpcstatus.StatusError for an error of the driver. A method that
-    changes something raises types.UncertainProgressError if the driver does not answer, or answers that it may still be
-    working.
+    changes something raises types.UncertainProgressError if the driver does not respond, or reports that it may still
+    be working.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class CSIDriverClient:
     def node_get_volume_stats(self, ctx: golang.Context, vol_id: str, target_path: str) -> Metrics:
         """Return the usage of the volume, and its condition if the driver supports that.
 
-        Raise ValueError for an answer without usage.
+        Raise ValueError for a response without usage.
         """
         klog.v(4).info_s(log("calling NodeGetVolumeStats rpc"), volID=vol_id, targetPath=target_path)
         _require(vol_id, "missing volume id")
@@ -283,7 +283,7 @@ class CSIDriverClient:
                 raise
             raise volumetypes.UncertainProgressError(str(err)) from err
         except Exception as err:
-            # The error may be a lack of memory or threads. It is not an answer of the driver, which may have done its
+            # The error may be a lack of memory or threads. It does not come from the driver, which may have done its
             # work.
             raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
 
@@ -332,7 +332,7 @@ def as_single_node_multi_writer_capable_csi_access_mode_v1(mode: str) -> csipbv1
 def is_final_error(err: Exception) -> bool:
     """Report whether the driver's error means that the driver is no longer working on the request.
 
-    A missing answer does not mean that.
+    A missing response does not mean that.
     """
     code = grpcstatus.code(err)
     return code is not None and code not in _NOT_FINAL

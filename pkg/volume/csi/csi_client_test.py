@@ -228,7 +228,10 @@ def test_capabilities_that_are_not_told_leave_it_uncertain(socket: str) -> None:
 
 
 def test_call_that_is_broken_off_leaves_it_uncertain() -> None:
-    """After an error such as a lack of memory, the driver may have done its work."""
+    """A call that an error interrupts, such as a lack of memory, leaves the volume uncertain.
+
+    The driver may have done its work.
+    """
 
     class Node:
         def NodeGetCapabilities(self, request: Any, timeout: float) -> Any:
@@ -269,10 +272,10 @@ def dies_at_first_call(path: str) -> Iterator[None]:
     def serve_once() -> None:
         connection, _ = listener.accept()
         with connection, connection.makefile("rb") as received:
-            connection.sendall(b"\0\0\0\4\0\0\0\0\0")  # An empty SETTINGS frame.
+            connection.sendall(b"\0\0\0\4\0\0\0\0\0")  # This is an empty SETTINGS frame.
             received.read(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
             kind = -1
-            while kind != 1:  # The kind of a HEADERS frame.
+            while kind != 1:  # This is the type of a HEADERS frame.
                 frame = received.read(9)
                 kind = frame[3]
                 received.read(int.from_bytes(frame[:3]))
@@ -424,7 +427,10 @@ def test_get_metrics(socket: str) -> None:
 
 
 def test_metrics_of_a_driver_that_comes_back_on_another_socket(socket: str) -> None:
-    """The stats provider keeps the volume's mounter for as long as the pod lives."""
+    """The metrics come from the driver's current socket.
+
+    The stats provider keeps the volume's mounter for as long as the pod lives.
+    """
     node, store = FakeNode("GET_VOLUME_STATS"), DriversStore()
     node.stats = STATS
     metrics = csi_metrics.MetricsCSI("vol", "/path", csi_client.CSIClientGetter(store, TEST_DRIVER))

@@ -39,7 +39,7 @@ class MetricsCSI:
         """Return the usage of the volume. The call takes as long as the driver needs, at most two minutes.
 
         Raise MetricsError if the driver does not support this, types.TransientOperationFailure if the driver is not
-        registered, StatusError for an error of the driver, and ValueError for an answer without usage.
+        registered, StatusError for an error of the driver, and ValueError for a response without usage.
         """
         # The module is loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
-    """Report whether something is mounted at the directory; no if it does not exist. Raise OSError."""
+    """Report whether something is mounted at the directory, which may be missing. Raise OSError."""
     try:
         return not plugin.host.get_mounter().is_likely_not_mount_point(directory)
     except FileNotFoundError:

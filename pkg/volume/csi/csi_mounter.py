@@ -97,7 +97,7 @@ class CSIMountMgr:
         return path
 
     def set_up(self, args: MounterArgs) -> None:
-        """Let the driver publish the volume in the pod's directory."""
+        """Ask the driver to publish the volume in the pod's directory."""
         self.set_up_at(self.get_path(), args)
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
@@ -304,7 +304,7 @@ class CSIMountMgr:
         publication: _Publication,
         is_known: bool,
     ) -> None:
-        """Let the driver publish the volume; is_known says whether the driver may have been asked before."""
+        """Ask the driver to publish the volume; is_known says whether the driver may have been asked before."""
         try:
             client.node_publish_volume(
                 ctx,
@@ -385,11 +385,11 @@ class CSIMountMgr:
         )
 
     def tear_down(self) -> None:
-        """Let the driver unpublish the volume."""
+        """Ask the driver to unpublish the volume."""
         self.tear_down_at(self.get_path())
 
     def tear_down_at(self, directory: str) -> None:
-        """Let the driver unpublish the volume at the directory.
+        """Ask the driver to unpublish the volume at the directory.
 
         Raise types.TransientOperationFailure if the driver is not registered, CSIError or OSError.
         """

@@ -276,7 +276,10 @@ def test_volume_whose_driver_has_not_been_asked_has_no_directory(tmp_path: Path)
 
 
 def test_last_question_to_a_driver_before_it_would_be_asked_to_publish_fails(tmp_path: Path) -> None:
-    """Nothing would ever unpublish the volume, and the pod's directory could not be removed."""
+    """If the last request before the publish call fails, no directory of the volume stays.
+
+    Nothing would ever unpublish the volume, and the pod's directory could not be removed.
+    """
 
     class Failing(FakeNode):
         questions = 0
@@ -346,7 +349,7 @@ def test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full(tmp_pat
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_publish(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """The driver's error in a later call is no answer to the first one: the volume may be published."""
+    """A driver's error in a later call says nothing about the first call: the volume may be published."""
     with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver()) as world:
         mounter = world.plugin.new_mounter(pv_spec(), POD)
         for method, error in (("NodePublishVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):

@@ -87,10 +87,10 @@ class RegistrationHandler:
         Raise ValueError as validate_plugin does, and any error of the driver or the API server; the driver is then not
         used.
 
-        DIVERGES (fault of Go): a driver replaces an older one only after it has answered; if it fails, the older one
+        DIVERGES (fault of Go): a driver replaces an older one only after it has responded; if it fails, the older one
         stays in use.
         Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).RegisterPlugin: a driver replaces the older one before
-        it has answered, and if it fails, the Go kubelet uses neither.
+        it has responded, and if it fails, the Go kubelet uses neither.
         Why: nothing registers the older driver again, and the kubelet could not even unmount its volumes.
         Test: csi_plugin_test.py:test_newer_driver_that_fails_leaves_the_older_one_in_use
         """
@@ -336,7 +336,7 @@ class CSIPlugin(Expander):
         return CSI_PLUGIN_NAME
 
     def get_volume_name(self, spec: Spec) -> str:
-        """Return the driver's name and the volume's handle. Raise ValueError if it is no persistent CSI volume."""
+        """Return the driver's name and the volume's handle. Raise ValueError if it is not a persistent CSI volume."""
         try:
             source = csi_util.get_pv_source_from_spec(spec)
         except ValueError as err:
@@ -750,18 +750,18 @@ def _initialize_with_backoff(
 def wait_for_api_server_forever(
     ctx: golang.Context, client: kubernetes.Interface, node_name: str, clock: clocklib.Clock
 ) -> None:
-    """Wait until the API server has answered whether the CSINode exists. Raise ctx.err() when ctx ends.
+    """Wait until the API server has reported whether the CSINode exists. Raise ctx.err() when ctx ends.
 
-    Any answer also shows that the kubelet has its permissions, which it lacks during TLS bootstrapping.
+    Any response also shows that the kubelet has its permissions, which it lacks during TLS bootstrapping.
     """
-    # Version 0 accepts any state of the object, so that the API server can answer from its cache.
+    # Version 0 accepts any state of the object, so that the API server can respond from its cache.
     options = metav1.GetOptions(resource_version="0")
 
     def answers() -> bool:
         try:
             client.storage_v1.csi_nodes().get(ctx, node_name, options)
         except Exception as err:
-            # Whatever keeps the API server from answering, it is asked again.
+            # Whatever the failure is, the loop sends the request again.
             if (ended := ctx.err()) is not None:
                 raise ended from err
             if apierrors.is_not_found(err):

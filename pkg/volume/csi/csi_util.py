@@ -82,7 +82,7 @@ def before_the_driver_acts() -> Iterator[None]:
     mounted stays uncertain.
     Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: such a failure, for example because of a full disk, is
     final, and the volume counts as not mounted.
-    Why: the driver may have carried out the earlier attempt, whose answer was lost; nothing would make the driver
+    Why: the driver may have carried out the earlier attempt, whose response was lost; nothing would make the driver
     unpublish the volume.
     Test: csi_mounter_test.py:test_driver_that_dies_after_it_was_asked_to_publish,
     csi_attacher_test.py:test_driver_that_dies_after_it_was_asked_to_stage
@@ -92,7 +92,7 @@ def before_the_driver_acts() -> Iterator[None]:
     except (volumetypes.TransientOperationFailure, volumetypes.UncertainProgressError):
         raise
     except Exception as err:
-        # The error may have any cause except an answer of the driver.
+        # The error may have any cause except the driver.
         raise volumetypes.TransientOperationFailure(str(err) or type(err).__name__) from err
 
 
@@ -157,7 +157,7 @@ def has_volume_data(directory: str, file_name: str) -> bool:
 
 
 def remove_volume_data(directory: str, file_name: str) -> None:
-    """Remove the data file and an incomplete one. Missing files are no error. Raise OSError."""
+    """Remove the data file and an incomplete one. Missing files are not an error. Raise OSError."""
     for path in (os.path.join(directory, file_name), os.path.join(directory, file_name + INCOMPLETE)):
         Path(path).unlink(missing_ok=True)
 

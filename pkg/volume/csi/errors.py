@@ -15,7 +15,7 @@ class UnknownDriverError(CSIError):
 
 
 class DriverCallError(CSIError):
-    """Signal that the driver, or a component that knows the driver's capabilities, has not answered as required."""
+    """Signal that the driver, or a component that knows the driver's capabilities, has not responded as required."""
 
 
 class NotAttachedError(CSIError):

@@ -36,7 +36,7 @@ class Expander:
         return True
 
     def node_expand(self, resize_options: NodeResizeOptions) -> bool:
-        """Let the driver expand the volume. Return true, or raise an error.
+        """Ask the driver to expand the volume. Return true, or raise an error.
 
         Raise types.OperationNotSupportedError, FailedPreconditionError if the driver cannot expand a volume in use,
         InfeasibleError, UncertainProgressError, TransientOperationFailure if the driver is not registered, and

@@ -143,7 +143,7 @@ class MountDetector(Protocol):
 
 
 class RealMountDetector:
-    """Determine the medium from the mount table. Go asks the file system, which may be slow to answer."""
+    """Determine the medium from the mount table. Go asks the file system, which may be slow to respond."""
 
     def __init__(self, mounter: mount_utils.Interface) -> None:
         self._mounter = mounter
@@ -235,8 +235,8 @@ class EmptyDir:
             self._set_up_hugepages(directory)
         else:
             raise ValueError(f'unknown storage medium "{self._medium}"')
-        # DIVERGES (fault of Go): the set-up of an emptyDir fails, and is retried, if the kubelet cannot give the volume
-        # to the pod's group.
+        # DIVERGES (fault of Go): the set-up of an emptyDir fails, and is retried, if the kubelet cannot change the
+        # volume's group to the pod's group.
         # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).SetUpAt: the Go kubelet ignores such a failure.
         # Why: the pod would get a volume that its group may not write to.
         # Test: empty_dir_test.py:test_volume_that_cannot_be_given_to_the_group_is_set_up_again
@@ -250,7 +250,7 @@ class EmptyDir:
         if not volumeutil.is_ready(ready_dir):
             return False
         if self._medium == v1.STORAGE_MEDIUM_MEMORY:
-            # A tmpfs answers at once, while the mount table of a busy node is long.
+            # A tmpfs responds at once, while the mount table of a busy node is long.
             if os.path.ismount(directory):
                 stats = os.statvfs(directory)
                 self._resize_tmpfs(directory, stats.f_blocks * stats.f_frsize)

@@ -177,7 +177,10 @@ def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 @pytest.mark.parametrize("covered", [False, True], ids=["a server's directory", "one below memory"])
 def test_what_is_mounted_on_it_is_left_alone(tmp_path: Path, covered: bool) -> None:
-    """A container with bidirectional mount propagation has mounted something on its emptyDir, and has ended."""
+    """The kubelet does not remove what is mounted on an emptyDir.
+
+    A container with bidirectional mount propagation may have mounted something there before it ended.
+    """
     world = World(tmp_path)
     mounter = mount_utils.Mounter()
     world.host.mounter = mounter  # type: ignore[assignment]

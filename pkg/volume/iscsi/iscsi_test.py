@@ -288,7 +288,7 @@ def test_disk_whose_settings_cannot_be_written_is_not_attached(
 def test_disk_that_does_not_appear_is_detached_in_the_end(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The volume manager unmounts a device whose state is uncertain."""
+    """The disk is detached in the end, because the volume manager unmounts a device whose state is uncertain."""
     monkeypatch.setattr(iscsi_util, "wait_for_path_to_exist", lambda pattern, retries, transport: "")
     with pytest.raises(UncertainProgressError, match="Timed out waiting for device"):
         plugin.new_attacher().wait_for_attach(persistent(portals=["127.0.0.2"]), "", POD, 60.0)
@@ -334,7 +334,10 @@ def test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume(
 def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:
-    """Otherwise the two mounts of the same disk would keep each other from being unmounted."""
+    """A disk that the Go kubelet has mounted for a pod is not mounted in a second place.
+
+    Otherwise the two mounts of the same disk would keep each other from being unmounted.
+    """
     disk = f"127.0.0.1:3261-{IQN}-lun-0"
     path = global_path(host, f"iface-127.0.0.1:3261:vol1/{disk}")
     os.makedirs(path)
@@ -356,7 +359,10 @@ def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
 def test_disk_in_a_directory_of_go_is_logged_out_of_as_it_was_logged_in_to(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, node_was_started_anew: bool
 ) -> None:
-    """iscsiadm ends no session if the given settings are not those of the session."""
+    """The logout from a disk in a directory of the Go kubelet uses the settings of the login.
+
+    The command iscsiadm ends no session if the given settings are not those of the session.
+    """
     name, disk = "127.0.0.1:3261:vol1", f"127.0.0.1:3261-{IQN}-lun-0"
     path = global_path(host, f"iface-{name}/{disk}")
     os.makedirs(path)
@@ -424,7 +430,10 @@ def test_session_stays_while_another_disk_uses_it_over_portals_in_another_order(
 def test_disk_of_two_volumes_stays_until_both_are_detached(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel would remove the disk under the mount of the other volume."""
+    """A disk of two volumes stays until both volumes are detached.
+
+    Otherwise the kernel would remove the disk while the other volume is mounted.
+    """
     deleted: list[str] = []
     monkeypatch.setattr(target, "find_devices_for_iscsi_lun", lambda iqn, lun: ["sda", "sdb"])
     monkeypatch.setattr(iscsi_util, "delete_device", deleted.append)
@@ -441,7 +450,10 @@ def test_disk_of_two_volumes_stays_until_both_are_detached(
 def test_disk_that_is_detached_counts_until_its_directory_is_gone(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the kubelet would not log out when two disks of a target are detached at the same time."""
+    """A disk that is being detached counts as in use until its directory is gone.
+
+    Otherwise the kubelet would not log out when two disks of a target are detached at the same time.
+    """
     locked: list[bool] = []
     remove = removeall.remove_all_one_filesystem
 
@@ -501,7 +513,10 @@ def test_settings_that_cannot_be_read_are_told_by_the_name(
 def test_settings_that_cannot_be_read_now_are_waited_for(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk may have more portals than the one in the directory's name."""
+    """The kubelet waits for settings that it cannot read now.
+
+    The disk may have more portals than the one in the directory's name.
+    """
 
     def no_descriptor(path: Path) -> str:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
@@ -593,7 +608,7 @@ def test_failed_mount_of_the_device_leaves_no_directory(host: FakeVolumeHost, pl
 def test_disk_that_cannot_be_mounted_is_detached_in_the_end(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:
-    """The volume manager unmounts a device whose state is uncertain."""
+    """The disk is detached in the end, because the volume manager unmounts a device whose state is uncertain."""
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     target.fails["fsck"] = 4
     target.file_system = "ext4"
@@ -626,7 +641,10 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: T
 def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kubelet that was killed before it could unmount them has left these disks."""
+    """The kubelet finds disks that no directory of a pod shows.
+
+    A kubelet that was killed before it could unmount them has left these disks.
+    """
     assert plugin.list_staged_volumes() == [] and plugin.list_published_devices() == []
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     plugin.new_attacher().wait_for_attach(persistent(block=True, lun=4), "", POD, 60.0)
@@ -650,7 +668,10 @@ def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
 def test_disk_is_not_mounted_and_detached_at_the_same_time(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Volumes with different names may have the same disk, and operations on them run concurrently."""
+    """A disk is not mounted and detached at the same time.
+
+    Volumes with different names may have the same disk, and operations on them run concurrently.
+    """
     path, held, run = global_path(host), [], target.exec.run
 
     def note(command: list[str], timeout: float | None = None) -> bytes:

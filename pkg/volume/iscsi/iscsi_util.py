@@ -257,7 +257,7 @@ class ISCSIUtil:
         self._detach(mount_path, self._try_to_delete_devices)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
-        # `exists` raises OSError if it cannot determine the answer.
+        # `exists` raises OSError if it cannot determine whether the path exists.
         if not filesystem.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
@@ -315,10 +315,10 @@ class ISCSIUtil:
             removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), path)
 
     def _try_to_delete_devices(self, disk: ISCSIDisk) -> None:
-        """Let the kernel forget the disk, unless another volume uses it too.
+        """Make the kernel forget the disk, unless another volume uses it too.
 
         DIVERGES (fault of Go): the kernel keeps a disk that another volume uses too.
-        Go: pkg/volume/iscsi/iscsi_util.go, deleteDevices: the Go kubelet lets the kernel forget the disk in any case.
+        Go: pkg/volume/iscsi/iscsi_util.go, deleteDevices: the Go kubelet makes the kernel forget the disk in any case.
         Why: two volumes with different portals may have the same disk, and the mount of one would break when the other
         is detached.
         Test: iscsi_test.py:test_disk_of_two_volumes_stays_until_both_are_detached
@@ -330,7 +330,7 @@ class ISCSIUtil:
             klog.warning_s("iscsi detach disk: failed to delete devices", err=err)
 
     def delete_devices(self, disk: ISCSIDisk) -> None:
-        """Let the kernel forget the disk. Raise OSError."""
+        """Make the kernel forget the disk. Raise OSError."""
         names = self._plugin.devices.find_devices_for_iscsi_lun(disk.iqn, int(disk.lun))
         mapped = {self._plugin.devices.find_multipath_device_for_device(f"/dev/{name}") for name in names}
         for device in sorted(mapped - {""}):
@@ -475,13 +475,13 @@ def wait_for_multipath_to_exist(paths: list[str], max_retries: int, devices: dev
 
 
 def scan_one_lun(host_number: int, lun: int) -> None:
-    """Let the kernel scan for one LUN. Raise OSError."""
+    """Make the kernel scan for one LUN. Raise OSError."""
     Path(f"/sys/class/scsi_host/host{host_number}/scan").write_text(f"0 0 {lun}")
     klog.v(3).info_s("Scanned SCSI host", host=host_number, lun=lun)
 
 
 def delete_device(name: str) -> None:
-    """Let the kernel forget the device. Raise OSError. A missing device is no error."""
+    """Make the kernel forget the device. Raise OSError. A missing device is not an error."""
     try:
         Path(f"/sys/block/{name}/device/delete").write_text("1")
     except FileNotFoundError:
@@ -558,7 +558,7 @@ def parse_iscsiadm_show(output: str) -> dict[str, str]:
 
 
 def is_session_busy(host: VolumeHost, iqn: str) -> bool:
-    """Report whether more than one disk of the target is in use; yes when in doubt."""
+    """Report whether more than one disk of the target is in use; return True when in doubt."""
     try:
         return get_vol_count(host, iqn) > 1
     except OSError as err:

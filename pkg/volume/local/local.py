@@ -290,12 +290,12 @@ class LocalVolumeMounter(LocalVolume):
             try:
                 self._change_ownership(directory, args)
             except Exception as err:
-                # The next attempt takes a mounted volume for a complete one. Otherwise a fault of the disk would keep
-                # the pod from starting.
-                # DIVERGES (safer): if the kubelet cannot give a volume to the group for lack of file descriptors or
+                # The next attempt treats a mounted volume as complete. Otherwise a fault of the disk would keep the pod
+                # from starting.
+                # DIVERGES (safer): if the kubelet cannot change the group of a volume for lack of file descriptors or
                 # memory, it unmounts the volume and sets it up again.
                 # Go: pkg/volume/local/local.go, (*localVolumeMounter).SetUpAt: the volume stays mounted, and the next
-                # attempt takes it for complete.
+                # attempt treats it as complete.
                 # Why: the pod would get a volume that its group may not write to.
                 # Test: local_test.py:test_change_of_ownership_that_fails_is_done_again
                 if procfs.is_accident(err):
@@ -323,7 +323,7 @@ class LocalVolumeMounter(LocalVolume):
         return refs
 
     def _change_ownership(self, directory: str, args: MounterArgs) -> None:
-        """Give the volume to the pod's group. Only the first pod that uses the volume does this."""
+        """Change the volume's group to the pod's group. Only the first pod that uses the volume does this."""
         complete = volumeutil.fs_group_complete_hook(self._plugin, None)
         ownership = VolumeOwnership(self, directory, args.fs_group, args.fs_group_change_policy, complete)
         if args.recorder is not None:

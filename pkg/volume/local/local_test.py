@@ -1,4 +1,4 @@
-"""Tests of local volumes."""
+"""Test local volumes."""
 
 import errno
 import os

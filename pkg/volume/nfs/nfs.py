@@ -1,6 +1,6 @@
 """Serve nfs volumes, which are directories of NFS servers.
 
-A server may stop answering at any time. Only the volume's own operation may wait for it. Therefore new_mounter and
+A server may stop responding at any time. Only the volume's own operation may wait for it. Therefore new_mounter and
 new_unmounter do not access the mount.
 
 Go: pkg/volume/nfs/nfs.go
@@ -142,7 +142,7 @@ class NFSMounter(NFS):
 
 
 class NFSUnmounter(NFS):
-    """Unmount the server's directory, by force if the server does not answer."""
+    """Unmount the server's directory, by force if the server does not respond."""
 
     def tear_down(self) -> None:
         self.tear_down_at(self.get_path())

@@ -98,7 +98,7 @@ def test_reconstructed_volume_has_its_name(plugin: nfs.NFSPlugin) -> None:
 
 @pytest.fixture
 def silent_server() -> Iterator[socket.socket]:
-    """Run a server that accepts connections and never answers."""
+    """Run a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
@@ -106,7 +106,10 @@ def silent_server() -> Iterator[socket.socket]:
 def test_server_that_never_answers_holds_up_its_own_volume_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_server: socket.socket
 ) -> None:
-    """mount(8) connects to the server and waits, as mount.nfs does."""
+    """A server that never responds delays only its own volume.
+
+    The test's mount(8) connects to the server and waits, as mount.nfs does.
+    """
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin/mount"
     port = silent_server.getsockname()[1]

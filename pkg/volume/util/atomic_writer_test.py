@@ -225,7 +225,10 @@ def test_write_after_a_kill_before_the_links(tmp_path: Path) -> None:
 
 
 def test_write_after_a_kill_in_the_middle(tmp_path: Path) -> None:
-    """A killed kubelet may leave a link that was not renamed, a whole old set, and links without a target."""
+    """A write succeeds after a kubelet was killed in the middle of one.
+
+    The killed kubelet may leave a link that was not renamed, a whole old set, and links without a target.
+    """
     writer = AtomicWriter(str(tmp_path), "-test-")
     writer.write(payload("foo"))
     (tmp_path / "..2001_01_01_00_00_00.x").mkdir()
@@ -258,7 +261,10 @@ def test_machine_that_does_not_know_the_year(tmp_path: Path, monkeypatch: pytest
 
 
 def test_data_link_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
-    """CVE-2017-1002102: a container that may write to its volume makes the kubelet remove files of the node."""
+    """A link ..data that leads elsewhere is not followed.
+
+    In CVE-2017-1002102, a container that may write to its volume makes the kubelet remove files of the node.
+    """
     target, volume = tmp_path / "etc", tmp_path / "volume"
     target.mkdir()
     (target / "passwd").write_text("root")

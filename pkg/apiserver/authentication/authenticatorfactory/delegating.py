@@ -1,4 +1,4 @@
-"""Check certificates and anonymous users locally, and let the API server check tokens.
+"""Check certificates and anonymous users locally, and ask the API server to check tokens.
 
 Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go
 """

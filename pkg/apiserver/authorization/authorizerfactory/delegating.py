@@ -1,4 +1,4 @@
-"""Let the API server decide.
+"""Ask the API server whether a user may do something.
 
 Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/delegating.go
 """

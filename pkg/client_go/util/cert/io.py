@@ -26,9 +26,7 @@ def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
 
 
 def write_cert(cert_path: str, data: bytes) -> None:
-    """Write PEM data to a world-readable file (0644), and create directories as needed (0755); raise OSError on
-    failure.
-    """
+    """Write PEM data to a world-readable file (0644), and create missing directories (0755). Raise OSError."""
     path = Path(cert_path)
     filesystem.mkdir_all(path.parent, 0o755)
     atomicfile.write(path, data, 0o644)

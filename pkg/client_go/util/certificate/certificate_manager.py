@@ -83,7 +83,7 @@ class Manager(Protocol):
         ...
 
     def server_healthy(self) -> bool:
-        """Report whether the API server has answered recently, as far as the manager knows.
+        """Report whether the API server has responded recently, as far as the manager knows.
 
         Any thread may call this method.
         """

@@ -26,10 +26,10 @@ from pkg.util import filetree
 
 T = TypeVar("T")
 
-# `ANSWER_TIMEOUT` is the time, in seconds, that a file system may take to answer. A network file system may never
-# answer.
+# `ANSWER_TIMEOUT` is the time, in seconds, that a file system may take to respond. A network file system may never
+# respond.
 ANSWER_TIMEOUT = 10.0
-# `SERVER_ANSWER_TIMEOUT` is the time, in seconds, that a file server may take to answer a process that asks it, and
+# `SERVER_ANSWER_TIMEOUT` is the time, in seconds, that a file server may take to respond to a process, and
 # `_KILL_TIMEOUT` the time that this process may take to end after a kill.
 SERVER_ANSWER_TIMEOUT = 3.0
 _KILL_TIMEOUT = 2.0
@@ -48,7 +48,7 @@ _turns = Turns()
 _STEPS_PER_TURN = 50
 
 _lock = threading.Lock()
-# `_asked` holds the threads that wait for an answer, by path, with the time of their start. `_lock` guards this
+# `_asked` holds the threads that wait for a response, by path, with the time of their start. `_lock` guards this
 # dictionary.
 _asked: dict[str, tuple[golang.Thread, float]] = {}
 
@@ -79,11 +79,11 @@ def info(path: str) -> FsInfo:
 
 
 def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
-    """Return the sizes of the file systems of these paths, without those that do not answer.
+    """Return the sizes of the file systems of these paths, without those that do not respond.
 
     The call takes at most ANSWER_TIMEOUT. One thread asks all file systems, because a machine may have more than a
-    thousand mounts. With a thread for each, the caller would wait three times per thread, for its start, its answer and
-    its end, until other threads release the interpreter's lock. While these compute, one measurement of the machine
+    thousand mounts. With a thread for each, the caller would wait three times per thread, for its start, its response
+    and its end, until other threads release the interpreter's lock. While these compute, one measurement of the machine
     would take many seconds instead of a moment.
     """
     asked = [path for path in paths if not _is_silent(path)]
@@ -103,7 +103,7 @@ def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
         late = inquiry.path
         klog.warning_s("A file system did not report its usage in time", path=late, seconds=ANSWER_TIMEOUT)
         with _lock:
-            # The next inquiry skips this path until the file system has answered, so that the paths after it are
+            # The next inquiry skips this path until the file system has responded, so that the paths after it are
             # reached.
             _asked[late] = thread, began
     return dict(inquiry.answers)
@@ -159,11 +159,11 @@ def _info(stats: os.statvfs_result) -> FsInfo:
 def info_of_server(path: str) -> FsInfo:
     """Return the size and the usage of a file system on a file server. Raise OSError; TimeoutError is one.
 
-    DIVERGES (safer): a process asks a server for the size of its file system, and is killed if there is no answer
+    DIVERGES (safer): a process asks a server for the size of its file system, and is killed if there is no response
     within three seconds.
     Go: pkg/volume/util/fs/fs.go, Info: a thread of the Go kubelet asks, and waits forever.
     Why: a thread that waits for a server keeps the mount in use, so that it cannot be unmounted until the server
-    answers again.
+    responds again.
     Test: pkg/volume/metrics_test.py:test_server_is_asked_by_a_process
     """
     # timeout(1) kills the process, not the kubelet, which may end first. A process that then still waited would keep
@@ -305,9 +305,9 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
 
 
 def _wait_for_others(path: str) -> None:
-    """Wait for an earlier question about the path.
+    """Wait for an earlier inquiry about the path.
 
-    Raise TimeoutError if there is no answer, because a second question would hang too.
+    Raise TimeoutError if there is no response, because a second inquiry would hang too.
     """
     with _lock:
         found = _asked.get(path)

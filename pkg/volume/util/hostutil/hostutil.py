@@ -31,7 +31,7 @@ class FileType(enum.StrEnum):
 class HostUtils(Protocol):
     """Define what plugins need to know about the host's files. Every method is safe from any thread.
 
-    Every method may raise OSError. A method that accesses the path may block forever if a file server does not answer.
+    Every method may raise OSError. A method that accesses the path may block forever if a file server does not respond.
     """
 
     def device_opened(self, path: str) -> bool:

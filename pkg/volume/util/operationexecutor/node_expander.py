@@ -1,4 +1,4 @@
-"""Expand a volume on the node in such a way that a failed expansion can be taken back.
+"""Expand a volume on the node in such a way that the controller can revert a failed expansion.
 
 Go: pkg/volume/util/operationexecutor/node_expander.go
 """
@@ -84,7 +84,7 @@ class NodeExpander:
         self._recorder = recorder
         self._pvc = resize_op.pvc
         self._resize_status = ""
-        # The claim now requests another size, so a failure lets the controller take this expansion back.
+        # The claim now requests another size, so after a failure the controller reverts this expansion.
         self._mark_expansion_infeasible_on_failure = False
         # The claim's status already shows the new size: another node or the controller was faster.
         self.pvc_already_updated = False
@@ -125,7 +125,7 @@ class NodeExpander:
             self._mark_in_progress()
         try:
             self._op.volume_plugin.node_expand(options)
-        except Exception as err:  # A driver may raise any error, and some errors are no failure.
+        except Exception as err:  # A driver may raise any error, and some errors do not mean a failure.
             return self._handle_failure(err)
         self._op.tell_success(self._recorder)
         self.test_status = TestResponseData(resize_called_on_plugin=True, assume_resize_finished=True)
@@ -160,7 +160,7 @@ class NodeExpander:
             self._mark_failed(err)
         self.test_status = TestResponseData(resize_called_on_plugin=True, assume_resize_finished=True)
         if isinstance(err, volumetypes.FailedPreconditionError):
-            # The driver cannot expand the volume while it is in use on this node. The pod gets the volume all the same.
+            # The driver cannot expand the volume while it is in use on this node. The pod still gets the volume.
             self._op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
             klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
             return NodeExpansion(False, options.old_size)

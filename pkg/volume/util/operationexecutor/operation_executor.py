@@ -92,7 +92,7 @@ class VolumeToAttach(VolumeLogger):
     node_name: str
     # `scheduled_pods` are the pods on the node that use the volume.
     scheduled_pods: list[v1.Pod] = field(default_factory=list)
-    # `multi_attach_error_reported` tells whether the conflict with another node's attachment has already been reported.
+    # `multi_attach_error_reported` says whether the conflict with another node's attachment has already been reported.
     multi_attach_error_reported: bool = False
 
     def volume_name_and_details(self) -> tuple[str, str]:
@@ -121,7 +121,7 @@ class VolumeToMount(VolumeLogger):
     volume_gid_value: str = ""
     # `device_path` is "" for a volume that is not attached.
     device_path: str = ""
-    # `reported_in_use` tells whether the node's status lists the volume in volumesInUse.
+    # `reported_in_use` says whether the node's status lists the volume in volumesInUse.
     reported_in_use: bool = False
     # `desired_size_limit` is the size limit, which only some plugins can enforce.
     desired_size_limit: Quantity | None = None

@@ -331,7 +331,7 @@ class OperationGenerator:
         """Report whether the kubelet's copy of the node's status lacks the volume.
 
         This check costs no thread, no request and no backoff. If it passes, the operation asks the API server, whose
-        answer is newer.
+        response is newer.
         """
         try:
             return volume_name not in self._volume_plugin_mgr.host.get_attached_volumes_from_node_status()
@@ -583,9 +583,10 @@ class OperationGenerator:
         return err
 
     def _is_mounted_below(self, path: str, base: str) -> bool:
-        """Report whether something is mounted at the path, or may be; no if the path is not below base.
+        """Report whether something is mounted at the path, or may be.
 
-        A path outside base belongs to the node, as that of a hostPath volume does.
+        Return False if the path is not below base: a path outside base belongs to the node, as that of a hostPath
+        volume does.
         """
         if len(path) > filesystem.MAX_PATH_LENGTH:
             return False  # Nothing can be mounted at such a path, and resolving it would take minutes.
@@ -711,8 +712,8 @@ class OperationGenerator:
         try:
             return mounter.get_device_mount_path(device.volume_spec)
         except Exception as err:
-            # DIVERGES (safer): the kubelet uses the path that it recorded at the mount if the plugin cannot tell where
-            # the device is mounted because a file server or daemon is gone.
+            # DIVERGES (safer): the kubelet uses the path that it recorded at the mount if the plugin cannot determine
+            # where the device is mounted because a file server or daemon is gone.
             # Go: pkg/volume/util/operationexecutor/operation_generator.go,
             # (*operationGenerator).GenerateUnmountDeviceFunc: the Go kubelet uses the recorded path only if the plugin
             # reports that something does not exist.
@@ -721,8 +722,8 @@ class OperationGenerator:
             # Test: operation_generator_test.py:test_device_is_unmounted_though_what_tells_its_path_is_gone
             if not isinstance(err, FileNotFoundError) and not mount_utils.is_corrupted_mnt(err):
                 raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
-            # The plugin's source of the path is gone, so the plugin cannot have the device mounted at another path. Let
-            # the operation mark the device as unmounted.
+            # The plugin's source of the path is gone, so the plugin cannot have the device mounted at another path. So
+            # the operation marks the device as unmounted.
             path = device.device_mount_path
             prefix = (
                 f"GetDeviceMountPath failed, but unmount operation will proceed using deviceMountPath={path}: {err}"
@@ -822,7 +823,7 @@ class OperationGenerator:
         global_map_path: str,
         state: ActualStateOfWorldMounterUpdater,
     ) -> str:
-        """Let the driver stage the device. Return its staging path, or "" if the driver had nothing to stage."""
+        """Ask the driver to stage the device. Return its staging path, or "" if the driver had nothing to stage."""
         mounted = state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_GLOBALLY_MOUNTED
         if custom is None or mounted:
             return ""
@@ -842,7 +843,10 @@ class OperationGenerator:
         state: ActualStateOfWorldMounterUpdater,
         was_begun: bool,
     ) -> str:
-        """Let the driver publish the device. Return the driver's path, or that of the attachment if it gives none."""
+        """Ask the driver to publish the device.
+
+        Return the driver's path, or the attachment's if the driver returns none.
+        """
         if custom is None:
             return device_path
         with _failing(volume, "MapVolume.MapPodDevice failed"):
@@ -1109,7 +1113,7 @@ class OperationGenerator:
         return self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
 
     def _expand(self, resize_op: NodeResizeOperationOpts) -> NodeExpansion:
-        """Let the plugin expand the volume. Raise an error if that fails."""
+        """Ask the plugin to expand the volume. Raise an error if that fails."""
         pvc = resize_op.pvc
         if not self._check_for_recovery_from_expansion(pvc, resize_op.vmt):
             done = self._legacy_call_node_expand_on_plugin(resize_op)
@@ -1131,7 +1135,7 @@ class OperationGenerator:
         return False
 
     def _legacy_call_node_expand_on_plugin(self, resize_op: NodeResizeOperationOpts) -> bool:
-        """Let the plugin expand the volume, for a claim without an allocated size.
+        """Ask the plugin to expand the volume, for a claim without an allocated size.
 
         Report whether the node has nothing more to do. Raise an error if the expansion fails.
         """
@@ -1146,7 +1150,7 @@ class OperationGenerator:
             klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=pod)
             return True
         except volumetypes.FailedPreconditionError as err:
-            # The driver cannot expand the volume while it is in use on this node. The pod gets the volume all the same.
+            # The driver cannot expand the volume while it is in use on this node. The pod still gets the volume.
             resize_op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
             klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
             return True
@@ -1232,8 +1236,8 @@ def is_device_opened(device_to_detach: AttachedVolume, host_util: hostutil.HostU
 def find_detachable_plugin_by_spec(spec: Spec, volume_plugin_mgr: VolumePluginMgr) -> AttachableVolumePlugin:
     """Return the plugin that detaches the volume. Raise ValueError if there is none.
 
-    The CSI plugin is not asked whether it can attach the volume: the answer may have been another when the volume was
-    attached.
+    The function does not ask the CSI plugin whether it can attach the volume, because that may have been different when
+    the volume was attached.
     """
     plugin: Any = volume_plugin_mgr.find_plugin_by_spec(spec)
     if not hasattr(plugin, "new_detacher"):

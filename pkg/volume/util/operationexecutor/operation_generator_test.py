@@ -214,7 +214,10 @@ def test_state_of_a_volume_after_a_failure(
 def test_volume_that_is_found_on_disk_while_its_set_up_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """The set-up began with a new volume, and has removed what it had created."""
+    """A volume that reconstruction finds while its set-up fails counts as not mounted.
+
+    The set-up began with a new volume, and has removed what it had created.
+    """
 
     def fail(*args: object) -> None:
         world.state.volume_state, world.state.reconstructed = VolumeMountState.VOLUME_MOUNT_UNCERTAIN, True
@@ -276,7 +279,10 @@ def test_mount_options_that_the_plugin_does_not_know(world: World) -> None:
 def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
     world: World, before: VolumeMountState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nothing would ever unmount the volume, and the pod would stay until the kubelet restarts."""
+    """A set-up that fails and leaves a mount leaves the volume uncertain.
+
+    Otherwise nothing would ever unmount the volume, and the pod would stay until the kubelet restarts.
+    """
     path = world.host.get_pod_volume_dir(types.UID("u"), "fake~plugin", "v")
     monkeypatch.setattr(world.plugin, "get_path", lambda: path)
     world.host.mounter.mount("tmpfs", path, "tmpfs", [])
@@ -287,7 +293,10 @@ def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
 
 
 def test_path_that_is_too_long_for_a_mount_is_not_resolved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving a hostPath of a megabyte would take minutes."""
+    """A path that is too long for a mount is not resolved.
+
+    Resolving a hostPath of a megabyte would take minutes.
+    """
     monkeypatch.setattr(world.plugin, "get_path", lambda: "/x" * 500_000)
     monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
     world.plugin.errors["set_up"] = OSError("no such directory")
@@ -446,7 +455,10 @@ def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_unce
 
 
 def test_mapping_that_failed_is_not_forgotten_when_the_driver_refuses_the_next(world: World) -> None:
-    """Nothing else would make the driver unpublish the device."""
+    """A failed mapping is not forgotten when the driver rejects the next one.
+
+    Nothing else would make the driver unpublish the device.
+    """
     world.state.errors["mark_device_as_mounted /dev/mapped"] = ValueError("unknown volume")
     world.map(wanted())
     world.plugin.errors["map_pod_device"] = FINAL

@@ -98,7 +98,10 @@ def test_holder_is_named_once_and_its_end_is_a_reason_to_try_again(world: World)
 
 
 def test_holder_is_watched_though_another_attempt_fails_while_it_is_looked_for(world: World) -> None:
-    """The watch is needed because the next investigation may come only after a long pause."""
+    """A holder is watched although another attempt fails during the search for holders.
+
+    The next investigation may come only after a long pause.
+    """
     holder = world.hold()
     tell = world.recorder.event
 

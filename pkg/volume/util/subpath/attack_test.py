@@ -1,4 +1,4 @@
-"""Test attacks of containers that try to make the kubelet give them files of the host.
+"""Test attacks of containers that try to make the kubelet expose files of the host.
 
 The containers write to the volume as root. The tests use the real file system, and real bind mounts.
 """
@@ -198,7 +198,10 @@ ATTACKS: list[Attack] = [
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("below", ["", "/below"])
 def test_link_out_of_the_volume_is_never_bound(node: Node, attack: Attack, below: str) -> None:
-    """CVE-2017-1002101: the container replaces its sub-path with a link, and restarts."""
+    """A link that leads out of the volume is never bound.
+
+    In CVE-2017-1002101, the container replaces its sub-path with a link, and restarts.
+    """
     attack(node, node.volume / "data")
     with pytest.raises(subpath.NotWithinVolumeError):
         node.prepare("data" + below)
@@ -235,7 +238,10 @@ def test_endless_links_and_paths_end(node: Node) -> None:
 
 @needs_root
 def test_link_made_while_the_old_directory_is_still_bound(node: Node) -> None:
-    """The sub-path of a container stays bound between two starts of the container."""
+    """A link that replaces a directory is rejected while the directory is still bound.
+
+    The sub-path of a container stays bound between two starts of the container.
+    """
     (node.volume / "data").mkdir()
     (node.volume / "data/own").touch()
     target = node.prepare("data")
@@ -261,7 +267,10 @@ def test_other_directory_in_its_place_is_bound_anew(node: Node) -> None:
 
 @needs_root
 def test_file_in_the_place_of_a_directory_is_bound(node: Node) -> None:
-    """A writer of the volume may create the file while the container is down."""
+    """A file that has replaced a directory is bound.
+
+    A writer of the volume may create the file while the container is down.
+    """
     (node.volume / "data").mkdir()
     target = node.prepare("data")
     (node.volume / "data").rmdir()
@@ -281,7 +290,10 @@ def bind_and_look(node: Node, path: str, check: Callable[[Path], None]) -> None:
 def test_race_of_directory_and_link_never_binds_the_host(
     node: Node, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CVE-2021-25741: the link appears between the check of the path and the mount."""
+    """A race between a directory and a link never binds files of the host.
+
+    In CVE-2021-25741, the link appears between the check of the path and the mount.
+    """
     for directory in (node.volume / "data/sub", node.host / "sub"):
         directory.mkdir(parents=True)
     (node.volume / "link").symlink_to("data")
@@ -359,7 +371,10 @@ def test_busy_sub_path_is_left_alone(node: Node) -> None:
 
 @needs_root
 def test_mount_below_a_sub_path_is_not_crossed(node: Node) -> None:
-    """A container whose mounts propagate to the host has mounted something in its sub-path."""
+    """The clean-up fails on a mount below a sub-path, and removes nothing of that mount.
+
+    A container whose mounts propagate to the host may have mounted something in its sub-path.
+    """
     (node.volume / "data/tmpfs").mkdir(parents=True)
     target = node.prepare("data")
     node.mounter.mount("tmpfs", str(target / "tmpfs"), "tmpfs", [])

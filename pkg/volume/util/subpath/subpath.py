@@ -112,7 +112,7 @@ class SubpathTarget:
     """Describe the bind target of a sub-path."""
 
     path: str
-    # `is_bound` tells whether the sub-path is already bound to this target.
+    # `is_bound` says whether the sub-path is already bound to this target.
     is_bound: bool
 
 

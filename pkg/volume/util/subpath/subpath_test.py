@@ -126,7 +126,10 @@ def test_missing_sub_path_is_told(tmp_path: Path, volume: Path) -> None:
 def test_nothing_is_kept_open_of_what_goes_as_it_is_opened(
     tmp_path: Path, volume: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server may report an error only after the open. A descriptor that stays open keeps the volume mounted."""
+    """No descriptor stays open of a file that disappears while it is opened.
+
+    A server may report an error only after the open. A descriptor that stays open keeps the volume mounted.
+    """
     (volume / "link").symlink_to("a")
     fault = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     before = os.listdir("/proc/self/fd")
@@ -137,7 +140,10 @@ def test_nothing_is_kept_open_of_what_goes_as_it_is_opened(
 
 
 def test_volume_whose_path_is_too_long_is_not_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving a hostPath of a megabyte would take minutes."""
+    """A volume's path that is too long is not resolved.
+
+    Resolving a hostPath of a megabyte would take minutes.
+    """
     monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
     path, subpather = "/x" * 500_000, subpath.Subpather(FakeMounter())
     with pytest.raises(OSError, match="File name too long"):

@@ -43,7 +43,7 @@ class BlockVolumePathHandler(Protocol):
         ...
 
     def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
-        """Undo map_device. A missing bind mount or link is no error."""
+        """Undo map_device. A missing bind mount or link is not an error."""
         ...
 
     def remove_map_path(self, map_path: str) -> None:
@@ -67,7 +67,7 @@ class BlockVolumePathHandler(Protocol):
         ...
 
     def detach_file_device(self, path: str) -> None:
-        """Remove the loop device. A missing one is no error."""
+        """Remove the loop device. A missing one is not an error."""
         ...
 
     def get_loop_device(self, path: str) -> str:

@@ -109,7 +109,10 @@ def test_backing_file_with_a_strange_name_hides_no_other_device(tmp_path: Path) 
 def test_loop_device_of_a_path_that_is_too_long_hides_no_other_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container that may create loop devices can create one for a file at any depth."""
+    """A loop device of a path that is too long hides no other device.
+
+    A container that may create loop devices can create one for a file at any depth.
+    """
     for number in range(2):
         (tmp_path / f"sys/loop{number}/loop").mkdir(parents=True)
         (tmp_path / f"sys/loop{number}/loop/backing_file").write_text(f"{tmp_path}/file\n")
@@ -139,7 +142,10 @@ def test_backing_file(tmp_path: Path, suffix: str) -> None:
 
 
 def test_loop_device_that_cannot_be_looked_for_is_not_taken_for_detached(tmp_path: Path) -> None:
-    """Otherwise the loop device would stay forever, although its volume counts as detached."""
+    """A loop device counts as attached while the kubelet cannot search for it.
+
+    Otherwise the loop device would stay forever, although its volume counts as detached.
+    """
     (tmp_path / "file").write_text("")
     (tmp_path / "sys/loop1/loop/backing_file").mkdir(parents=True)  # Reading this directory as a file fails.
     handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))

@@ -218,7 +218,7 @@ def test_what_cannot_be_shown_does_not_fail_the_caller(out: io.StringIO, log_for
 def test_of_a_value_without_end_the_beginning_is_logged(out: io.StringIO, value: Any, log_format: str) -> None:
     klog.set_format(log_format)
     klog.info_s("m", a=value, b="after")
-    # Escaping makes up to six characters of one.
+    # Escaping turns one character into up to six.
     assert len(out.getvalue()) < 7 * klog.MAX_VALUE
     assert "after" in out.getvalue()
 

@@ -125,7 +125,7 @@ class CgroupCommon(ABC):
                 # DIVERGES (safer): the kubelet removes a cgroup again if it could not create the whole cgroup.
                 # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the Go kubelet leaves the partial
                 # cgroup.
-                # Why: the next attempt takes the partial cgroup for a complete one, and its pod runs without limits.
+                # Why: the next attempt treats the partial cgroup as complete, and its pod runs without limits.
                 # Test: cgroup_manager_test.py:test_cgroup_that_is_half_made_is_made_anew
                 for path in self.paths(name):
                     with contextlib.suppress(OSError):
@@ -320,7 +320,7 @@ class Settings:
             try:
                 raise self._error
             finally:
-                # This breaks the same reference cycle as in CgroupCommon.destroy.
+                # This statement breaks the same reference cycle as in CgroupCommon.destroy.
                 self._error = None
 
     def attempt(self, write: Callable[..., None], *args: object) -> None:

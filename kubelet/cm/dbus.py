@@ -112,7 +112,7 @@ class Conn:
             detail = err.data[0] if err.data else ""
             raise SystemdError(f"{err.name}: {detail}", err.name or "") from err
         except TimeoutError as err:
-            raise SystemdError(f"no answer from the system bus in {CALL_TIMEOUT:g} s") from err
+            raise SystemdError(f"no reply from the system bus in {CALL_TIMEOUT:g} s") from err
         finally:
             with self._lock:
                 self._replies.pop(serial, None)

@@ -175,7 +175,7 @@ class NodeContainerManager:
         return result
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        """Return the part of the capacity that the scheduler must not give to pods.
+        """Return the part of the capacity that the scheduler must not allocate to pods.
 
         This is what is reserved plus what the eviction thresholds keep free.
         """

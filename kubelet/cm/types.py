@@ -37,14 +37,15 @@ def quoted(name: CgroupName) -> str:
 class ResourceConfig:
     """Describe a cgroup's settings. A setting that is None stays as it is."""
 
-    memory: int | None = None  # bytes; −1 for no limit
+    memory: int | None = None  # The unit is bytes; −1 means no limit.
     cpu_shares: int | None = None
-    cpu_quota: int | None = None  # µs in each period; −1 for no limit
+    cpu_quota: int | None = None  # The unit is µs in each period; −1 means no limit.
     cpu_period: int | None = None  # µs
     cpuset: str = ""  # The cores have a form such as 0-3,8; "" leaves the cpuset as it is.
     pids_limit: int | None = None
-    huge_page_limit: dict[int, int] = field(default_factory=dict)  # This maps a page size to a limit, both in bytes.
-    # This maps a file of version 2 to its content; version 1 ignores it.
+    # This field maps a page size to a limit, both in bytes.
+    huge_page_limit: dict[int, int] = field(default_factory=dict)
+    # This field maps a file of version 2 to its content; version 1 ignores it.
     unified: dict[str, str] = field(default_factory=dict)
 
 

@@ -400,7 +400,7 @@ def test_stress_every_value_arrives_once() -> None:
     for thread in receivers:
         thread.join(60)
         assert not thread.is_alive(), "deadlock"
-    # This comes last, because a receiver could take a value that drain has counted.
+    # This check comes last, because a receiver could take a value that drain has counted.
     rest = [value for ch in channels for value in drain(ch)]
     assert sorted(got + rest) == list(range(per_sender * senders))
     assert all(not ch._receivers and not ch._senders for ch in channels)

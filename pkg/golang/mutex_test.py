@@ -111,7 +111,7 @@ def _take(mutex: Mutex, depth: int) -> bool:
 
 
 def test_thread_whose_stack_ends_does_not_keep_it() -> None:
-    """A thread does not keep the Mutex if its stack ends after it was woken and other threads have come in between."""
+    """A thread does not keep the Mutex if its stack ends after it was woken and other threads have run in between."""
     for depth in range(sys.getrecursionlimit() - 20, sys.getrecursionlimit()):
         mutex = Mutex()
         with mutex:

@@ -67,7 +67,7 @@ class _Call(Generic[_T]):
 
 @dataclass(slots=True)
 class Group(Generic[_T]):
-    """Share the result of a call among the callers that come while it runs. Thread-safe."""
+    """Share the result of a call among the callers that arrive while it runs. Thread-safe."""
 
     # This lock guards `_calls` and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -22,7 +22,7 @@ MOUNT_INFO = "/proc/self/mountinfo"
 _AT_LEAST_FIELDS = 10
 # A list is read again this often until two consecutive results are equal.
 _MAX_LIST_TRIES = 10
-# This is the first kernel that omits no mount from a list when another mount is removed during the read.
+# This release is the first kernel that omits no mount from a list when another mount is removed during the read.
 _WHOLE_LISTS_KERNEL_VERSION = (5, 8)
 # The condition is checked after this many seconds even if no mount changes.
 _RESYNC_PERIOD = 1.0

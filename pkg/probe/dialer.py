@@ -33,7 +33,7 @@ _WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 class NoSocketError(Exception):
     """Signal that no descriptor or memory is available for a connection, or no room for a look-up.
 
-    The error says nothing about the server. It is not an OSError, because OSErrors stand for the server's behaviour.
+    The error says nothing about the server. It is not an OSError, because OSErrors describe the server's behaviour.
     """
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pkg.probe.probe import Result
 from pkg.util import exec as utilexec
 
-# This many bytes of the output are kept.
+# At most this many bytes of the output are kept.
 MAX_READ_LENGTH = 10 * 1024
 
 

@@ -46,8 +46,8 @@ USER_AGENT = f"grpc-python-h2/{h2.__version__}"
 _BACKOFF_STEPS = 11
 # A message begins with this prefix: whether the message is compressed (1 or 0), and its length in bytes.
 _PREFIX = struct.Struct(">BI")
-# This is the only supported compression. In the Go kubelet, tracing brings support for it. Some servers compress all
-# messages.
+# This method is the only supported compression. In the Go kubelet, the tracing code adds support for it. Some servers
+# compress all messages.
 _GZIP = "gzip"
 # The units of a timeout are listed with their nanoseconds. A timeout may have at most eight digits.
 _TIMEOUT_UNITS = {"n": 1, "u": 10**3, "m": 10**6, "S": 10**9, "M": 60 * 10**9, "H": 3600 * 10**9}

@@ -25,7 +25,7 @@ from pkg import golang
 from pkg.golang import http, net
 from pkg.probe import dialer, http2
 
-# This many bytes of a response's body are read.
+# At most this many bytes of a response's body are read.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 # This is the maximum size of the status line and headers of a response, including those of its 1xx responses. Each line
 # counts _LINE_COST bytes more, because even a short line takes a microsecond.
@@ -36,7 +36,7 @@ MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 # Test: httpclient_test.py:test_head_that_makes_no_sense
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
 _LINE_COST = 32
-# This many chunks of a body are read, because each takes some microseconds, even if it has only one byte.
+# At most this many chunks of a body are read, because each takes some microseconds, even if it has only one byte.
 # DIVERGES (safer): this kubelet reads at most MAX_CHUNKS chunks of the response to a probe or hook.
 # Go: net/http/internal/chunked.go, (*chunkedReader).Read: the Go kubelet has no bound.
 # Why: a container that sends chunks of one byte would keep a processor busy.

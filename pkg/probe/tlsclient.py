@@ -119,7 +119,7 @@ class TLSConnection(dialer.Connection):
             except (SSL.ZeroReturnError, SSL.SysCallError):
                 raise EOFError("EOF") from None
             except SSL.Error as err:
-                # This sends an alert that tells the server the reason.
+                # This call sends an alert that tells the server the reason.
                 with contextlib.suppress(OSError):
                     self._send_what_waits()
                 raise TLSError(f"tls: {reason_of(err)}") from None

@@ -28,7 +28,7 @@ def test_messages_are_put_together(at_most: int) -> None:
 
 
 def test_nothing_of_the_next_message_is_received() -> None:
-    """The reader never receives a part of the next message, because that part could bring descriptors."""
+    """The reader never receives a part of the next message, because that part could carry descriptors."""
     reader = dbus.Reader()
     received = 0
     while True:

@@ -17,8 +17,8 @@ from pkg import klog
 
 # A killed command gets this many seconds to end. It may hang in the kernel.
 _KILL_WAIT = 2.0
-# This many bytes of a command's output are kept. fsck prints a line for each fault of a file system, which users
-# control.
+# At most this many bytes of a command's output are kept. fsck prints a line for each fault of a file system, which
+# users control.
 MAX_OUTPUT = 1 << 20
 # Errors and the log show this many characters of a command. The command of a pod may have six million characters after
 # expansion. A probe would quote them for the log again and again, which takes seconds, and about 70 bytes for each

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# This many directories stay open, counted from the top of the tree.
+# At most this many directories stay open, counted from the top of the tree.
 HELD_LEVELS = 64
 # The names of this many directories on the way down are remembered. The kernel accepts no path to a deeper directory.
 NAMED_LEVELS = 2048
@@ -69,7 +69,7 @@ class Directory:
         try:
             self._mount_id = _mount_id(self.fd)
         except BaseException:
-            # This happens, for example, when no descriptor is left. No other code could close this one.
+            # This failure happens, for example, when no descriptor is left. No other code could close this one.
             os.close(self.fd)
             raise
 

@@ -20,7 +20,7 @@ from pkg.golang.testing import frames_kept_after
 from pkg.util import filetree, testing
 from pkg.util.testing import tree
 
-# This is far more than Python's recursion limit, the default number of descriptors, and the elements of a path.
+# This depth is far more than Python's recursion limit, the default number of descriptors, and the elements of a path.
 DEEP = 20_000
 ROOT = Path(__file__).resolve().parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

@@ -104,7 +104,7 @@ def response(call: Any) -> bytes:
     Raise grpc.RpcError, and EOFError if the server sent no response.
     """
     found: bytes | None = next(call, None)
-    next(call, None)  # This reads the status that follows the response.
+    next(call, None)  # This step reads the status that follows the response.
     if found is None:
         raise EOFError("the server sent no response")
     return found

@@ -1,6 +1,6 @@
 """Open files that a pod may have replaced, without blocking and without side effects on devices.
 
-Go: none; os.Open takes what there is
+Go: none; os.Open opens any kind of file
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import builtins
 import re
 from collections.abc import Iterable
 
-# This is more than any kernel supports. Without a limit, a typo could fill the memory with numbers.
+# This limit is more than any kernel supports. Without a limit, a typo could fill the memory with numbers.
 _MOST = 1 << 16
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 

@@ -182,9 +182,9 @@ def test_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_no_thread_to_ask_a_file_system(tmp_path: Path) -> None:
     with out_of_threads("file-system-") as refused:
-        with pytest.raises(OSError, match=f"{tmp_path}: the file system cannot be asked: .*can't start new thread"):
+        with pytest.raises(OSError, match=f"{tmp_path}: cannot query the file system: .*can't start new thread"):
             fs.disk_usage(str(tmp_path))
-        with pytest.raises(volume.MetricsError, match="the file system cannot be asked"):
+        with pytest.raises(volume.MetricsError, match="cannot query the file system"):
             volume.MetricsStatFS(str(tmp_path)).get_metrics()
     assert len(refused) == 2
     assert volume.MetricsStatFS(str(tmp_path)).get_metrics().capacity
@@ -260,7 +260,7 @@ def test_server_is_asked_by_a_process(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "stat").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(fs.fs, "SERVER_ANSWER_TIMEOUT", 0.2)
-    with pytest.raises(volume.MetricsError, match=r"the server did not answer within 0\.2 seconds"):
+    with pytest.raises(volume.MetricsError, match=r"the server did not respond within 0\.2 seconds"):
         volume.MetricsStatFS(str(tmp_path), fs.info_of_server).get_metrics()
     assert not is_running(tmp_path / "stat")
 
@@ -319,10 +319,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
 
 def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
     provider = volume.MetricsStatFS("/dead")
-    with pytest.raises(volume.MetricsError, match="/dead: the file system did not answer within"):
+    with pytest.raises(volume.MetricsError, match="/dead: the file system did not respond within"):
         provider.get_metrics()
     # The next call does not even wait, and starts no other thread.
-    with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
+    with pytest.raises(volume.MetricsError, match="/dead: the file system has not responded yet"):
         provider.get_metrics()
     assert server.was_asked.wait(30) and server.asked == 1
 
@@ -336,7 +336,7 @@ def test_file_systems_beside_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None
         assert fs.infos(["/", "/none", "/dead", "/proc"]).keys() == {"/"}
         assert fs.infos(["/", "/none", "/dead", "/proc"]).keys() == {"/", "/proc"}
         assert fs.infos(["/dead"]) == {}
-        with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
+        with pytest.raises(volume.MetricsError, match="/dead: the file system has not responded yet"):
             volume.MetricsStatFS("/dead").get_metrics()
         assert server.asked == 1
     finally:

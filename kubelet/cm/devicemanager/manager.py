@@ -476,8 +476,8 @@ class ManagerImpl:
         # Test: manager_test.py:test_pod_that_is_admitted_while_others_are_looked_for_that_have_ended
         inactive = known - {pod.metadata.uid for pod in self._active_pods()}
         # DIVERGES (fault of Go): a pod keeps its devices as long as one of its containers may run.
-        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: it takes them from any pod
-        # that is not active, even one that was deleted by force, or while the kubelet was down.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: it releases the devices of
+        # any pod that is not active, even one that was deleted by force, or while the kubelet was down.
         # Why: two containers would use the same device until the older one has been killed.
         # Test: manager_test.py:test_devices_of_a_pod_that_is_ending
         gone = {uid for uid in inactive if not self._could_run(types.UID(uid))}
@@ -975,7 +975,7 @@ def _quantities(counts: dict[str, int]) -> dict[str, apiresource.Quantity]:
 
 
 def _is_dra_extended_resource(pod: v1.Pod, container_name: str, resource_name: str) -> bool:
-    """Report whether a DRA claim provides this resource, which looks like a plugin's."""
+    """Report whether a DRA claim provides this resource, which has the name of a device plugin's resource."""
     claim_status = pod.status.extended_resource_claim_status
     return claim_status is not None and any(
         mapping.container_name == container_name and mapping.resource_name == resource_name

@@ -190,9 +190,9 @@ class Manager:
         done = True
         for (pod_uid, namespace), claim_names in inactive.items():
             # DIVERGES (fault of Go): a pod keeps its claims as long as one of its containers may run.
-            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: it takes them from any pod that is not
-            # active, even one that was deleted by force, or while the kubelet was down.
-            # Why: a driver would take devices away that a container still uses.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: it unprepares the claims of any pod that is
+            # not active, even one that was deleted by force, or while the kubelet was down.
+            # Why: a driver would release devices that a container still uses.
             # Test: manager_test.py:test_claims_of_a_pod_that_is_ending_are_left_to_it
             if self._could_run(types.UID(pod_uid)):
                 done = False
@@ -488,7 +488,8 @@ class Manager:
                     # DIVERGES (fault of Go): a pod that never got the claim leaves the claim to the pod that uses it.
                     # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: it does not check that the only
                     # pod that uses the claim is the one that ends.
-                    # Why: any rejected pod that names the claim would take it from the pod that uses it.
+                    # Why: the end of any rejected pod that names the claim would unprepare the claim of the pod that
+                    # uses it.
                     # Test: manager_test.py:test_pod_that_never_got_the_claim_does_not_take_it_along
                     info.delete_pod_reference(pod_uid)
                     continue
@@ -497,7 +498,7 @@ class Manager:
             if busy := [info.claim_name for info in infos if info.unpreparing]:
                 # DIVERGES (fault of Go): the pod worker and the reconciliation never both unprepare a claim.
                 # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: both may do so, one after the other.
-                # Why: the second one may take the claim from a pod that got it in the meantime.
+                # Why: the second one may unprepare the claim of a pod that got it in the meantime.
                 # Test: manager_test.py:test_only_one_at_a_time_gives_a_claim_back
                 raise ClaimError(f"ResourceClaim {busy[0]} is being unprepared")
             for info in infos:

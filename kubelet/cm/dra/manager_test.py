@@ -632,7 +632,7 @@ def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
 def test_only_one_at_a_time_gives_a_claim_back(node: Node) -> None:
     """The second attempt to unprepare a claim fails while the first one runs.
 
-    It could take the claim from a pod that got it meanwhile.
+    It could unprepare the claim of a pod that got it meanwhile.
     """
     pod = new_pod(named("claim"))
     node.prepare(pod)

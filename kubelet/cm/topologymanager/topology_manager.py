@@ -93,7 +93,7 @@ class Manager:
         return self._scope.name()
 
     def add_hint_provider(self, provider: HintProvider) -> None:
-        """Add a hint provider. Providers give hints and allocate in the order in which they were added.
+        """Add a hint provider. Providers return hints and allocate in the order in which they were added.
 
         Call this only before the first admission.
         """

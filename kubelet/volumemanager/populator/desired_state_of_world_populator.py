@@ -292,14 +292,14 @@ class DesiredStateOfWorldPopulator:
         self._keep_volumes(pods)
 
     def _keep_volumes(self, pods: list[v1.Pod]) -> None:
-        """Let pods keep all volumes that they have while it is not known which of them they need.
+        """Keep all volumes of pods while it is not known which of the volumes they need.
 
         DIVERGES (fault of Go): after a restart, a running pod keeps all volumes that it has until each of its claims
         has been read.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
         (*desiredStateOfWorldPopulator).Run: in the Go kubelet the first pass over all pods counts as complete even if
         the API server did not respond to a request for a claim, and the kubelet then unmounts the claim's volume.
-        Why: a short failure of the API server would take a disk away from running containers.
+        Why: a short failure of the API server would unmount a disk that running containers use.
         Test: kubelet/volumemanager/volume_manager_test.py:test_pod_keeps_what_it_has_while_its_claim_cannot_be_read
         """
         uids = {pod.metadata.uid for pod in pods}

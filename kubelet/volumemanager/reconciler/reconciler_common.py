@@ -263,7 +263,7 @@ class ReconcilerCommon:
                 continue
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
-            # A mount may have ended since the list was made, so look again. No new one can start: only this thread
+            # A mount may have ended since the list was made, so check again. No new one can start: only this thread
             # starts mounts.
             # DIVERGES (fault of Go): a device stays mounted if a mount of it for a pod has ended since the reconciler
             # listed the devices without pods.

@@ -316,7 +316,7 @@ def test_failed_operation_is_not_begun_again_too_early(world: World) -> None:
 
 
 def enlarge(world: World, claim: v1.PersistentVolumeClaim) -> None:
-    """Mount a volume, then let its persistent volume grow and replace its claim."""
+    """Mount a volume, then enlarge its persistent volume and replace its claim."""
     world.want()
     world.report()
     world.rounds(2)

@@ -47,7 +47,7 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _ready_to_unmount(self) -> bool:
         """Report whether both the desired and the actual state are complete, so that it is safe to unmount.
 
-        An earlier unmount could take a volume from a pod that the populator has not processed yet, or use a wrong
+        An earlier unmount could affect a volume of a pod that the populator has not processed yet, or use a wrong
         device path. The pods' directories must have been read too: a staged volume whose pods are unknown would be
         unstaged while their containers use it.
         """

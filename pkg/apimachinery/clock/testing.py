@@ -1,4 +1,4 @@
-"""Provide a clock that stands still until the test moves it.
+"""Provide a clock that does not advance until the test moves it.
 
 Go: k8s.io/utils/clock/testing
 """
@@ -27,7 +27,7 @@ class FakeClock:
         self._start = start
         self._elapsed = 0.0
         self._armed: dict[_FakeTimerChannel, None] = {}  # The channels' lock guards this field.
-        self._waiters = 0  # This is the size of _armed; _waiters_changed guards it.
+        self._waiters = 0  # This field is the size of _armed; _waiters_changed guards it.
         self._waiters_changed = threading.Condition()  # This lock is taken while the channels' lock is held.
         self._skipped: list[float] | None = None
 
@@ -61,7 +61,7 @@ class FakeClock:
         return _FakeTimerChannel(self, delay, period)
 
     def skip_pauses(self) -> list[float]:
-        """Let timers fire at once from now on.
+        """Make timers fire at once from now on.
 
         Return a list to which the duration of each such timer, in seconds, is added.
         """

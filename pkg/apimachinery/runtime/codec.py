@@ -190,7 +190,7 @@ def convert(builtins: object, type_: type[T]) -> T:
     Where msgspec is stricter than Go, this function follows Go: null means absent, a time may have any year, offset and
     fraction, and base64 may contain line breaks. Raise DecodeError, whose text names the path of the invalid value.
     """
-    json_decoder(type_)  # This registers the type with msgspec; see _meeting.
+    json_decoder(type_)  # This call registers the type with msgspec; see _meeting.
     try:
         read = _shape(type_)  # type: ignore[arg-type]
         return msgspec.convert(read(builtins), type_, dec_hook=_decode_hook)

@@ -165,7 +165,7 @@ class ResourceClient(Generic[T]):
         self._request(ctx, "DELETE", self._path(), params=params, body=body, timeout=timeout)
 
     # The following methods serve single resources. Go: k8s.io/client-go/kubernetes/typed/*/*_expansion.go and methods
-    # of single resources
+    # of single resources.
 
     def create_token(
         self, ctx: golang.Context, name: str, request: authenticationv1.TokenRequest

@@ -45,7 +45,7 @@ WATCH_IDLE_TIMEOUT = 150.0
 # `MAX_RESPONSE_BYTES` limits a response, also after decompression. `MAX_EVENT_BYTES` limits one event of a watch.
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_EVENT_BYTES = 16 << 20
-# `MAX_REFUSAL_BYTES` is the maximum size of an error response in bytes. Such a response goes into messages and logs.
+# `MAX_REFUSAL_BYTES` is the maximum size of an error response in bytes. Such a response appears in messages and logs.
 MAX_REFUSAL_BYTES = 3 << 20
 # `MAX_DISCARDED_BYTES` is the maximum size, in bytes, of a response that is read only to reuse its connection.
 MAX_DISCARDED_BYTES = 2 << 10

@@ -13,7 +13,7 @@ from pkg.golang import testing
 
 WAIT = 30.0
 
-# This runs in a process with its own terminal, on which OpenSSL would prompt for the password of a key.
+# This script runs in a process with its own terminal, on which OpenSSL would prompt for the password of a key.
 _LOAD = """
 import os, ssl, sys
 from pkg.client_go import transport

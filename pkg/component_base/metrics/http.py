@@ -27,8 +27,8 @@ def handler_for(registry: KubeRegistry) -> Handler:
 
     DIVERGES (platform): all requests that arrive while a page of metrics is being made share the next page.
     Go: k8s.io/component-base/metrics/http.go, HandlerFor: each request makes its own page, in parallel.
-    Why: a page takes the single Python interpreter a tenth of a second, and a client with hundreds of connections would
-    stop the sync loop.
+    Why: a page occupies the single Python interpreter for a tenth of a second, and a client with hundreds of
+    connections would stop the sync loop.
     Test: registry_test.py:test_who_asks_while_a_page_is_made_shares_the_next_one
     """
     plain = singleflight.Rounds(registry.expose)

@@ -80,7 +80,7 @@ class OTelTracerProvider:
         ending = golang.go(self._provider.shutdown, name="tracing-shutdown")
         ending.join(seconds)
         if ending.is_alive():
-            self._exporter.shutdown()  # This ends the wait for the collector.
+            self._exporter.shutdown()  # This call ends the wait for the collector.
             ending.join()
 
 

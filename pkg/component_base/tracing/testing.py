@@ -55,7 +55,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         with self._arrived:
             found = self._arrived.wait_for(lambda: wanted(self._spans_locked()), seconds)
             spans = self._spans_locked()
-        assert found, f"only these spans came: {[span.name for span in spans]}"
+        assert found, f"received only these spans: {[span.name for span in spans]}"
         return spans
 
     def _spans_locked(self) -> list[Any]:

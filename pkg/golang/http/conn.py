@@ -60,7 +60,7 @@ class Conn(Protocol):
         ...
 
     def set_low_water(self, count: int) -> None:
-        """Make a poll report data only once `count` bytes have arrived, or no more can arrive."""
+        """Make a poll report data only once `count` bytes have arrived, or nothing further can arrive."""
         ...
 
     def set_deadline(self, when: float | None) -> None:
@@ -68,7 +68,7 @@ class Conn(Protocol):
         ...
 
     def shutdown_write(self) -> None:
-        """Tell the peer that no more data follows. The peer may continue to send."""
+        """End this side's direction. The peer may continue to send."""
         ...
 
     def pending(self) -> bytes:

@@ -103,7 +103,7 @@ class Connection:
         try:
             if self._settings.tls_context is not None:
                 self._handshake(self._settings.tls_context)
-            # The first request must come at once; later ones may be slow.
+            # The first request must arrive at once; later ones may be slow.
             going_on = self._serve_request(self._settings.read_header_timeout)
             while going_on:
                 going_on = self._serve_request(self._settings.idle_timeout)

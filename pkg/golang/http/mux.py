@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pkg.golang.http.request import Request
 from pkg.golang.http.response import Handler, HTTPError, ResponseWriter, error
 
-# This limits the Location of a redirect, so that the server does not repeat long text of the client.
+# This constant limits the Location of a redirect, so that the server does not repeat long text of the client.
 MAX_LOCATION_BYTES = 4 << 10
 # A filter wraps a handler; the result calls the handler or responds in its place.
 Filter = Callable[[Handler], Handler]
@@ -51,7 +51,8 @@ class _Route:
     def rank(self) -> tuple[bool, int, int, bool]:
         """Return the sort key; the route with the smallest key is tried first.
 
-        Closed ends come first, then more parts, fewer names, and routes with methods.
+        Routes with a closed end precede the others. Then routes with more parts, with fewer names, and with methods
+        come first.
         """
         return self.open_end, -len(self.parts), sum(named for _, named in self.parts), self.methods is None
 

@@ -20,7 +20,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 # The server refuses a query with more parameters.
 MAX_PARAMETERS = 1000
-# This is four times the longest file path. Only the query may be longer.
+# This limit is four times the longest file path. Only the query may be longer.
 MAX_PATH_BYTES = 16 << 10
 
 

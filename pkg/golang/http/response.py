@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # A response of at most this many bytes that was not flushed gets a Content-Length instead of chunks.
 _BUFFER = 2048
-# This many bytes of a larger body are copied at once. If a client does not read, its copies stay in memory meanwhile.
+# At most this many bytes of a larger body are copied at once. If a client does not read, its copies stay in memory
+# meanwhile.
 _PART = 1 << 16
 _SNIFFED = 512
 # These bytes do not occur in text.
@@ -72,7 +73,7 @@ class ResponseWriter:
         self.hijacked = False
 
     def write_header(self, code: int) -> None:
-        """Set the status; only the first call counts. Headers that are set later may come too late."""
+        """Set the status; only the first call counts. Headers that are set later may have no effect."""
         if self.status:
             return
         self.status = code

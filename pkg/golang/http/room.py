@@ -22,17 +22,17 @@ from pkg.golang.http.response import ClientGone, HTTPError
 MAX_CONNECTIONS = 1000
 # Lasting requests, such as followed logs and commands, leave this many connections to other requests.
 RESERVED_CONNECTIONS = 100
-# These limit the simultaneous requests of one user, and those of one kind by one user: a user who follows as many logs
-# as allowed can still run commands.
+# These constants limit the simultaneous requests of one user, and those of one kind by one user: a user who follows as
+# many logs as allowed can still run commands.
 MAX_REQUESTS_PER_USER = 750
 MAX_REQUESTS_PER_USER_AND_KIND = 500
 # The heads of one user's requests may have this many bytes in total.
 MAX_HEAD_BYTES_PER_USER = 64 << 20
-# This limits the unauthenticated connections from one address, or from one IPv6 network of 64 bits. When the kubelet
-# restarts, an API server may ask for the logs of all containers of a full node at once: 110 pods with two containers
-# each.
+# This constant limits the unauthenticated connections from one address, or from one IPv6 network of 64 bits. When the
+# kubelet restarts, an API server may ask for the logs of all containers of a full node at once: 110 pods with two
+# containers each.
 MAX_UNAUTHENTICATED_PER_SOURCE = 300
-# This limits the total bytes that all unauthenticated clients have sent, plus what their connections cost.
+# This constant limits the total bytes that all unauthenticated clients have sent, plus what their connections cost.
 MAX_UNAUTHENTICATED_BYTES = 32 << 20
 # A connection that has completed only the handshake takes this much memory: thread, buffers, and OpenSSL's state.
 CONNECTION_COST_BYTES = 96 << 10

@@ -106,7 +106,7 @@ def test_clients_of_one_source_that_are_not_known() -> None:
 
 
 def test_a_crowd_from_one_source() -> None:
-    """As many clients as follow the logs of a full node may come at the same time, and leave room for others."""
+    """As many clients as follow the logs of a full node may connect at the same time, and leave room for others."""
     clients = Clients()
     clients.enter(*(f"follower-{number}" for number in range(MAX_UNAUTHENTICATED_PER_SOURCE)))
     clients.enter(*(f"other-{number}" for number in range(20)), source="other")

@@ -25,8 +25,8 @@ from pkg.golang.http.costlycerts import refuse_costly_certificates
 # One TLS record carries at most this many bytes: a call never reads more, so its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
-# This limits the peer's chain, from its own certificate to an authority. OpenSSL accepts 100 KiB of certificates, and
-# needs megabytes of memory for them.
+# This constant limits the peer's chain, from its own certificate to an authority. OpenSSL accepts 100 KiB of
+# certificates, and needs megabytes of memory for them.
 MAX_PEER_CERTIFICATES = 20
 # This is OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE. pyOpenSSL has no name for it but sets it. Streams are fast only
 # without it, because one call then writes all of its data and not just one record.

@@ -15,9 +15,9 @@ from pkg.golang.http.request import BadRequest
 from pkg.golang.http.response import ClientGone
 from pkg.golang.http.status import status_text
 
-# This many bytes of a body are passed on at once.
+# At most this many bytes of a body are passed on at once.
 _PART = 1 << 16
-# These limit the line before a chunk, and the fields after the last chunk.
+# These constants limit the line before a chunk, and the fields after the last chunk.
 MAX_CHUNK_LINE_BYTES = 4 << 10
 MAX_TRAILER_LINES = 100
 # The lines of chunks may exceed what they carry by this many bytes.

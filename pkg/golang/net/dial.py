@@ -78,7 +78,7 @@ def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Co
 def hang_up(sock: socket.socket) -> None:
     """Shut down both directions, from any thread. The socket's owner notices the end and closes the socket."""
     with contextlib.suppress(OSError):
-        # This bypasses the TLS layer, which another thread may be using.
+        # This call bypasses the TLS layer, which another thread may be using.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 

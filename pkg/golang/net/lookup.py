@@ -27,9 +27,9 @@ MAX_LOOKUPS_PER_OWNER = 4
 MAX_LOOKUPS_OF_PODS = 256
 # A name has at most this many characters, including its final dot.
 MAX_NAME_LENGTH = 254
-# This many addresses of a name are tried. The response of a name server can hold four thousand, and the owner of the
-# name server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at once,
-# and the next address follows immediately.
+# At most this many addresses of a name are tried. The response of a name server can hold four thousand, and the owner
+# of the name server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at
+# once, and the next address follows immediately.
 # DIVERGES (safer): this kubelet tries only the first MAX_ADDRESSES addresses of a name.
 # Go: net/dial.go, (*sysDialer).dialSerial: the Go kubelet tries all of them.
 # Why: a probe would keep one of the four turns for a fifth of a second, and other probes would be late.

@@ -115,7 +115,7 @@ def test_of_a_failure_without_end_the_beginning_is_kept() -> None:
     assert backoff.must_wait(now)
     with pytest.raises(exponentialbackoff.ExponentialBackoffError) as caught:
         backoff.safe_to_retry("op", now)
-    # Escaping makes four characters of each one.
+    # Escaping turns each character into four.
     assert len(str(caught.value)) < 5 * exponentialbackoff.MAX_ERROR_LENGTH
     assert len(backoff.generate_no_retries_permitted_msg("op")) < 2 * exponentialbackoff.MAX_ERROR_LENGTH
 

@@ -37,7 +37,7 @@ def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
     """Remove empty directories like remove_all_one_filesystem.
 
-    Everything else is an error.
+    Anything else below the path is an error.
     """
     _remove_unmounted(mounter, path, filetree.remove_dirs)
 

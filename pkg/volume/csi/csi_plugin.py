@@ -118,7 +118,10 @@ class RegistrationHandler:
             drivers.set(plugin_name, driver)
 
     def _let_go(self, plugin_name: str, endpoint: str) -> None:
-        """Stop using the driver at the endpoint. If a driver that it replaced still exists, use that one again."""
+        """Stop using the driver at the endpoint.
+
+        If a driver that it replaced still exists, use the replaced driver again.
+        """
         drivers = self._csi_plugin.csi_drivers
         with self._lock:
             used = drivers.get(plugin_name)

@@ -1,4 +1,4 @@
-"""Let CSI drivers serve volumes of in-tree plugins that Kubernetes has removed.
+"""Serve the volumes of removed in-tree plugins with CSI drivers.
 
 Go: pkg/volume/csimigration
 """

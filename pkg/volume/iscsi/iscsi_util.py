@@ -251,7 +251,7 @@ class ISCSIUtil:
                 # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the Go kubelet then reads the file
                 # iscsi.json from the disk itself.
                 # Why: a pod may have written that file to make the kubelet log out of another target. Two volumes that
-                # give one portal with and without its port may mount a disk twice.
+                # specify one portal with and without its port may mount a disk twice.
                 # Test: iscsi_test.py:test_file_of_a_disk_that_is_still_mounted_is_not_taken_for_its_settings
                 raise OSError(f"{mount_path} is still mounted after it was unmounted")
         self._detach(mount_path, self._try_to_delete_devices)

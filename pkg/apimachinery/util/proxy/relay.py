@@ -20,7 +20,7 @@ from pkg.golang.turn import Turn, Turns
 
 # A larger buffer costs more than the second call that it would save, because it is allocated from the system each time.
 _READ_SIZE = 1 << 16
-# While more bytes than this wait to be sent to one side, no more are read from the other.
+# While more bytes than this wait to be sent to one side, the relay does not read from the other.
 MAX_WAITING_BYTES = 1 << 18
 # Waiting pieces that are smaller than this are joined, because sending each by itself costs more than copying it.
 _SMALL = 4 << 10
@@ -95,11 +95,11 @@ class End:
         self._arrived = 0
         self._queue: deque[memoryview] = deque()
         self._small = bytearray()  # These small pieces wait behind the queue.
-        # If True, responses to data from this end wait until the end has taken the data sent before.
+        # If True, responses to data from this end wait until the earlier data to this end was sent.
         self._behind = False
         self._ending = False
         self._leaving = False  # If True, the end is abandoned once nothing waits any more.
-        self.writes_ended = False  # If True, the other side was told that no more data follows.
+        self.writes_ended = False  # If True, this direction to the other side is closed.
         # If True, poll has reported that both directions have ended. It would repeat the report each time.
         self._hung_up = False
         self.gathering = False
@@ -114,7 +114,7 @@ class End:
         self.on_end: Callable[[], None] = _do_nothing
 
     def write(self, data: bytes | memoryview) -> None:
-        """Send the data as soon as possible; drop it if the connection accepts no more data."""
+        """Send the data as soon as possible; drop it if the connection no longer accepts data."""
         if self.broken or self._ending:
             return
         view = memoryview(data)
@@ -135,12 +135,12 @@ class End:
             self._small = bytearray()
 
     def answer(self, data: bytes) -> None:
-        """Write a response to data that was read here, and read no more until the response can be sent."""
+        """Write a response to data that was read here, and stop reading until the response can be sent."""
         self.write(data)
         self._behind = self.waiting >= MAX_WAITING_BYTES
 
     def end_writes(self) -> None:
-        """Tell the other side, after all earlier data was sent, that no more data follows."""
+        """Close this direction to the other side once all earlier data was sent."""
         self._ending = True
         self.flush()
 
@@ -165,7 +165,7 @@ class End:
     def hang_up(self, *, failed: bool) -> None:
         """Record that no more bytes can pass at the other side, because it failed or both directions have ended.
 
-        The other side's last data may be unread, or the sink may not have taken all of it.
+        The other side's last data may be unread, or the sink may not have accepted all of it.
         """
         if failed or self.broken:
             self._hung_up = True
@@ -214,7 +214,7 @@ class End:
         self.writes_ended = True
 
     def read(self, sink: End) -> None:
-        """Forward the available data as long as the sink can take it."""
+        """Forward the available data as long as the sink can accept it."""
         if self.read_ended:
             return
         total = 0
@@ -479,8 +479,8 @@ class Relay:
     def _speaks_to_nobody(self) -> bool:
         """Report whether one side may still send although nothing can receive its data.
 
-        Either the backend is gone, or the backend continues after the client has gone or was told that no more data
-        follows.
+        Either the backend is gone, or the backend continues after the client has gone or the direction to the client
+        was closed.
         """
         if self.backend.read_ended:
             return self.backend.broken and not self.client.waiting

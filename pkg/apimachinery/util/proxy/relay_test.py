@@ -211,7 +211,7 @@ def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iter
 
         def is_held() -> bool:
             nonlocal sent
-            # With this much waiting data the relay reads no more, and further data stays in the socket.
+            # With this much waiting data the relay stops reading, and further data stays in the socket.
             is_full = relay.backend.waiting >= held
             with contextlib.suppress(BlockingIOError):
                 sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
@@ -343,7 +343,7 @@ def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -
         assert time.monotonic() < deadline
         between.far.sendall(b"piece")
         assert between.near.recv(5) == b"piece"
-    # No more data follows, so the relay must stop gathering and forward even the smallest piece.
+    # No further data follows, so the relay must stop gathering and forward even the smallest piece.
     wait_for("pieces are no longer gathered", lambda: marks[-1] == 1)
     assert marks[0] > 1
     between.far.sendall(b"a")
@@ -467,7 +467,7 @@ def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Betwe
 def test_a_backend_that_speaks_on_to_a_client_that_was_told_the_end_is_left(
     between: Between, waiting: int, size: int
 ) -> None:
-    """The relay abandons a backend that keeps sending to a client that was told that no more data follows.
+    """The relay abandons a backend that keeps sending after the direction to the client was closed.
 
     This holds whether or not the backend has received its data.
     """
@@ -612,7 +612,7 @@ def test_a_client_may_pause_although_the_backend_has_ended() -> None:
         far.sendall(said)
         far.close()
         wait_for("the backend has ended", lambda: relay.backend.read_ended)
-        # This is long enough for a relay that does not wait for the client.
+        # This time is long enough for a relay that does not wait for the client.
         thread.join(0.1)
         assert read_all(near) == said
         near.close()

@@ -136,7 +136,7 @@ class WebSocket:
         return b"" if self._closed else self._connection.send(events.BytesMessage(data=data))
 
     def close(self) -> bytes:
-        """Return the frame that tells the client that no more data follows."""
+        """Return the frame that announces the end of the data to the client."""
         return b"" if self._closed else self._close(events.CloseConnection(code=1000)).reply
 
     def _close(self, event: events.Event) -> Closed:

@@ -59,7 +59,7 @@ _INITIAL_EVENTS_END_WARNING = 10.0
 
 
 class ReflectorStore(Protocol[T_contra]):
-    """Define what a reflector needs from a store, which owns the objects that it is given."""
+    """Define what a reflector needs from a store, which owns the objects that it receives."""
 
     def get_by_key(self, key: str) -> Any | None:
         """Return the newest version of an object that the store has."""
@@ -593,7 +593,7 @@ class _Events:
 
 
 class _InitialEventsEndWarning:
-    """Log a warning while a watch list neither brings objects nor ends."""
+    """Log a warning while a watch list neither returns objects nor ends."""
 
     def __init__(self, reflector: Reflector, start: float) -> None:
         self._name = reflector.name

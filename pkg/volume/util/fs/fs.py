@@ -170,7 +170,7 @@ def info_of_server(path: str) -> FsInfo:
     # the mount in use.
     limit = ["timeout", "--foreground", "--signal=KILL", f"{SERVER_ANSWER_TIMEOUT:g}"]
     command = [*limit, "stat", "--file-system", "--format=%a %b %f %c %d %S", path]
-    late = f"{path}: the server did not answer within {SERVER_ANSWER_TIMEOUT:g} seconds"
+    late = f"{path}: the server did not respond within {SERVER_ANSWER_TIMEOUT:g} seconds"
     try:
         output = utilexec.Executor().run(command, SERVER_ANSWER_TIMEOUT + _KILL_TIMEOUT)
     except utilexec.CommandTimedOutError as err:
@@ -265,8 +265,8 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
     can be started. The caller must then still report what needs no thread, such as the node's memory and processes: the
     eviction manager relies on these when threads run out.
 
-    DIVERGES (safer): a file system that has not answered within ten seconds is an error, for later callers too, and one
-    thread continues to wait.
+    DIVERGES (safer): a file system that has not responded within ten seconds is an error, for later callers too, and
+    one thread continues to wait.
     Go: pkg/volume/util/fs/fs.go, Info: every caller waits, possibly forever.
     Why: the usage of all other volumes of the node would no longer be measured.
     Test: pkg/volume/metrics_test.py:test_dead_server_holds_up_nobody
@@ -284,11 +284,11 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
         try:
             thread = golang.go(wait, name=f"file-system-{path}")
         except golang.ThreadError as err:
-            raise OSError(f"{path}: the file system cannot be asked: {err}") from err
+            raise OSError(f"{path}: cannot query the file system: {err}") from err
         _asked[path] = thread, monotonic()
     answer, _ = result.recv(timeout=ANSWER_TIMEOUT)
     if answer is None:
-        raise TimeoutError(f"{path}: the file system did not answer within {ANSWER_TIMEOUT:g} seconds")
+        raise TimeoutError(f"{path}: the file system did not respond within {ANSWER_TIMEOUT:g} seconds")
     thread.join()
     with _lock:
         if path in _asked and _asked[path][0] is thread:
@@ -316,4 +316,4 @@ def _wait_for_others(path: str) -> None:
     thread, since = found
     thread.join(max(since + ANSWER_TIMEOUT - monotonic(), 0.0))
     if thread.is_alive():
-        raise TimeoutError(f"{path}: the file system has not answered yet")
+        raise TimeoutError(f"{path}: the file system has not responded yet")

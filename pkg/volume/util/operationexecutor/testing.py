@@ -24,9 +24,9 @@ NAME = "fake/plugin"
 
 
 class FakePlugin:
-    """Record calls to attach, mount, map and expand. All parts of the plugin are the plugin itself.
+    """Record calls to attach, mount, map and expand. The plugin is also its own attacher, mounter and mapper.
 
-    A step raises the error that `errors` has under its name.
+    A step raises the error that `errors` holds under the step's name.
     """
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.Sta
     grpcstatus.leave_frames(err)
     assert isinstance(err, grpc.Call)
     code = err.code()
-    late = f"the device plugin of {resource} has not answered within {timeout:g} s"
+    late = f"the device plugin of {resource} has not responded within {timeout:g} s"
     return grpcstatus.StatusError(code, late if code is grpc.StatusCode.DEADLINE_EXCEEDED else err.details() or "")
 
 
@@ -152,7 +152,7 @@ class PluginClient:
         channel = grpc.insecure_channel(f"unix:{self._socket_path}", options=_OPTIONS)
         if not grpcconn.wait_until_ready(channel, _DIAL_TIMEOUT):
             channel.close()
-            failure = ConnectionError(f"failed to dial device plugin: no server answers at {self._socket_path}")
+            failure = ConnectionError(f"failed to dial device plugin: no server listens at {self._socket_path}")
             klog.error_s(failure, "Unable to connect to device plugin client with socket path", path=self._socket_path)
             raise failure
         with self._lock:
@@ -203,7 +203,7 @@ class PluginClient:
             self._thread.join(_JOIN_TIMEOUT)
 
     def run(self) -> None:
-        """Pass the plugin's lists to the device manager until the plugin goes away or the client is closed."""
+        """Pass the plugin's lists to the device manager until the plugin disconnects or the client is closed."""
         assert self._lists is not None
         try:
             err = self._lists.hand_on(self._receive)

@@ -114,7 +114,7 @@ class DeviceLists:
                 if self._ctx.wait(size / MAX_BYTES_PER_SECOND):
                     return
         except Exception as err:
-            # The plugin went away, was disconnected, or sent data that cannot be decoded; `hand_on` returns the error.
+            # The plugin has ended, was disconnected, or sent data that cannot be decoded; `hand_on` returns the error.
             # The frames are removed because they refer to the last list and to this object, which keeps the error.
             self._err = golang.without_frames(err)
         finally:

@@ -332,7 +332,7 @@ def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyP
     world.start()
     stub = world.stub("p.sock")
     stub.stop()
-    fault = f"failed to dial device plugin: no server answers at {world.directory}/p.sock"
+    fault = f"failed to dial device plugin: no server listens at {world.directory}/p.sock"
     assert world.refused(stub) == fault
 
 
@@ -358,7 +358,7 @@ def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.
     stub.start()
     assert (
         world.refused(stub)
-        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 0.2 s"
+        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not responded within 0.2 s"
     )
     goes_on.set()
 
@@ -452,7 +452,7 @@ def test_plugin_that_hangs_in_allocate(world: _World, monkeypatch: pytest.Monkey
         call.result(_DEADLINE)
     assert (
         str(late.value)
-        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 0.2 s"
+        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not responded within 0.2 s"
     )
     goes_on.set()
 

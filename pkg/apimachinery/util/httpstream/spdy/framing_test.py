@@ -77,10 +77,10 @@ def test_what_nobody_uses_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        struct.pack(">HHI", 0x8002, 1, 10) + bytes(10),  # This is another version.
-        struct.pack(">HHI", 0x8003, 1, 1 << 21),  # This is larger than the limit.
-        struct.pack(">HHI", 0x8003, 6, 2) + bytes(2),  # This is too short.
-        struct.pack(">HHI", 0x8003, 2, 8) + bytes(4) + b"junk",  # This is not compressed.
+        struct.pack(">HHI", 0x8002, 1, 10) + bytes(10),  # This frame has another version.
+        struct.pack(">HHI", 0x8003, 1, 1 << 21),  # This frame is larger than the limit.
+        struct.pack(">HHI", 0x8003, 6, 2) + bytes(2),  # This frame is too short.
+        struct.pack(">HHI", 0x8003, 2, 8) + bytes(4) + b"junk",  # The headers of this frame are not compressed.
         b"HTTP/1.1 400 Bad Request\r\n\r\n".replace(b"H", b"\x80", 1),
     ],
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WEBSOCKET_PROTOCOL_HEADER = "Sec-WebSocket-Protocol"
 # This protocol runs commands over WebSockets, with streams that can be closed separately.
 STREAM_PROTOCOL_V5 = "v5.channel.k8s.io"
-# This prefix stands before the names of SPDY's own protocols when WebSockets carry SPDY.
+# This prefix precedes the names of SPDY's own protocols when WebSockets carry SPDY.
 TUNNELING_PREFIX = "SPDY/3.1+"
 KUBERNETES_SUFFIX = ".k8s.io"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 SYSCTL_BASE = "/proc/sys"
 
-# This controls whether the kernel grants more memory than it may be able to provide.
+# This parameter controls whether the kernel grants more memory than it may be able to provide.
 VM_OVERCOMMIT_MEMORY = "vm/overcommit_memory"
 VM_OVERCOMMIT_MEMORY_ALWAYS = 1
-# This controls what the kernel does when memory runs out.
+# This parameter controls what the kernel does when memory runs out.
 VM_PANIC_ON_OOM = "vm/panic_on_oom"
 VM_PANIC_ON_OOM_INVOKE_OOM_KILLER = 0
 # This parameter is the number of seconds from a panic to the reboot.
 KERNEL_PANIC = "kernel/panic"
 KERNEL_PANIC_REBOOT_TIMEOUT = 10
-# This controls whether the kernel panics after an internal error.
+# This parameter controls whether the kernel panics after an internal error.
 KERNEL_PANIC_ON_OOPS = "kernel/panic_on_oops"
 KERNEL_PANIC_ON_OOPS_ALWAYS = 1
 # These parameters limit the number of root's keys, and the bytes in them.

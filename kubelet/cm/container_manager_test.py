@@ -451,7 +451,7 @@ def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:
     result = admit(guaranteed("new"))
     assert (result.admit, result.wait) == (False, True)
     assert result.message.startswith("waits for resources of terminating pods: Allocate failed due to")
-    # An active pod keeps its resources, so there is no use in waiting for them.
+    # An active pod keeps its resources, so waiting for them makes no sense.
     world.pods.append(guaranteed("ending"))
     result = handler.admit(lifecycle.PodAdmitAttributes(guaranteed("new"), world.pods))
     assert (result.admit, result.wait) == (False, False)

@@ -242,7 +242,7 @@ def get_kubelet_container(kubelet_cgroups: str, root: str = CGROUP_ROOT, proc: s
 def get_container(root: str = CGROUP_ROOT, proc: str = "/proc", pid: int | None = None) -> str:
     """Return the cgroup of a process; without `pid`, of this process.
 
-    In version 1 this is the cgroup in systemd's hierarchy, if there is one. If systemd does not account for the
+    In version 1 the result is the cgroup in systemd's hierarchy, if there is one. If systemd does not account for the
     service's CPU and memory, its statistics will be missing. Raise LookupError if the process is in several cgroups, or
     OSError.
     """

@@ -66,7 +66,7 @@ class NodeContainerManager:
             raise
 
     def _node_allocatable(self) -> dict[str, Quantity]:
-        """Return the limit of all pods together; without enforcement, this is the whole node.
+        """Return the limit of all pods together; without enforcement, the limit is the whole node.
 
         The cgroup gets this limit in either case, because a new cgroup's default CPU shares would starve the pods.
         """

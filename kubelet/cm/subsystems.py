@@ -64,7 +64,7 @@ def validate_system_requirements(subsystems: CgroupSubsystems, root: str = CGROU
         _validate_v2(root, subsystems)
         return None
     if missing := _REQUIRED_V1 - subsystems.mount_points.keys():
-        # The directory alone is no proof: an empty one may be where a hierarchy should be mounted.
+        # The directory alone proves nothing: an empty one may be where a hierarchy should be mounted.
         raise ValueError(f"system validation failed - Following Cgroup subsystem not mounted: {_listed(missing)}")
     used = {point for name, point in subsystems.mount_points.items() if name in _REQUIRED_V1 | {"pids", "hugetlb"}}
     _refuse_read_only(used & subsystems.read_only)

@@ -321,8 +321,8 @@ class VolumeManager:
     def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod]) -> None:
         """Wait until none of the volumes of any of the pods is mounted any more.
 
-        The pods are waited for at the same time, so the call takes no longer than the slowest pod. Raise an Aggregate
-        of the errors that wait_for_unmount raises.
+        The method waits for all pods at the same time, so the call takes no longer than the slowest pod. Raise an
+        Aggregate of the errors that wait_for_unmount raises.
         """
         errs: list[Exception] = []
 

@@ -37,7 +37,8 @@ class Mutex:
     def __exit__(self, *_: object) -> None:
         """Release the Mutex, and wake the thread that has waited longest so that it tries again.
 
-        This method calls no Python function for that: if the stack had no room for the call, no thread would be woken.
+        This method calls no Python function for the wake-up: if the stack had no room for the call, no thread would be
+        woken.
         """
         self._lock.release()
         try:

@@ -41,7 +41,7 @@ class _Call(Generic[_T]):
 
     def result(self) -> _T:
         if self.err is not None:
-            # Without this, each thread that raises the error would add its frames to the traceback.
+            # Without this statement, each thread that raises the error would add its frames to the traceback.
             raise self.err.with_traceback(None)
         return self.results[0]
 

@@ -33,7 +33,7 @@ from pkg.probe import dialer
 # more fails.
 # Go: pkg/probe/grpc/grpc.go, grpcProber.Probe: the Go kubelet accepts a message of 4 MiB, and has no bound for other
 # data.
-# Why: a container that sends without end would keep a processor busy and fill the memory.
+# Why: a container that sends endlessly would keep a processor busy and fill the memory.
 # Test: grpc_test.py:test_server_that_sends_without_an_end,
 # http2_test.py:test_header_costs_more_than_the_byte_that_stands_for_it
 MAX_RECEIVED_BYTES = 64 * 1024

@@ -45,7 +45,7 @@ def expand(text: str, mapping: Callable[[str], str], limit: int) -> str:
             raise TooLongError(limit)
         pieces.append(piece)
     expanded = "".join(pieces)
-    # Counting characters sufficed to stop early, but the kernel counts bytes.
+    # The count of characters is enough to stop early, but the kernel counts bytes.
     if len(expanded.encode(errors="surrogatepass")) > limit:
         raise TooLongError(limit)
     return expanded

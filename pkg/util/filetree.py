@@ -69,7 +69,7 @@ class Directory:
         try:
             self._mount_id = _mount_id(self.fd)
         except BaseException:
-            # This failure happens, for example, when no descriptor is left. No other code could close this one.
+            # This failure happens, for example, when no descriptor is left. No other code could close the descriptor.
             os.close(self.fd)
             raise
 

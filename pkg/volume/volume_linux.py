@@ -43,7 +43,7 @@ class Entry:
     """Describe an entry of a volume. Its open descriptor ensures that every change applies to this very file."""
 
     path: str
-    # `name` is the entry's name in the directory of dir_fd. For the root, dir_fd is None and this is the whole path.
+    # `name` is the entry's name in the directory of dir_fd. For the root, dir_fd is None and `name` is the whole path.
     name: str
     dir_fd: int | None
     fd: int

@@ -672,7 +672,7 @@ class ManagerImpl:
     def _devices_to_allocate(self, pod: v1.Pod, key: _Container, required: int, reusable: set[str]) -> set[str]:
         """Return the devices that the plugin must allocate; none if the container already has them, or needs none.
 
-        Raise DevicesAwaitedError, AllocationError, or the plugin's error when it is asked for its preference.
+        Raise DevicesAwaitedError, AllocationError, or the plugin's error when the manager requests its preference.
         """
         pod_uid, container_name, resource_name = key
         before = self._pod_devices.container_devices(*key)
@@ -742,7 +742,7 @@ class ManagerImpl:
     def _choose(self, key: _Container, required: int, chosen: set[str], available: set[str]) -> set[str]:
         """Add devices to `chosen`, from the container's preferred NUMA nodes as far as possible.
 
-        The plugin is asked for its preference only if there is a choice.
+        The manager requests the plugin's preference only if there is a choice.
         """
         aligned, unaligned, no_affinity = self._filter_by_affinity(*key, available)
         missing = required - len(chosen)

@@ -77,8 +77,8 @@ class Manager(Protocol):
     def get_capacity(self) -> tuple[dict[str, Quantity], dict[str, Quantity], list[str]]:
         """Return the numbers of all and of healthy devices by resource, and the resources gone since the last call.
 
-        After a restart of the kubelet the numbers are 0 until the plugins return. update_plugin_resources makes up for
-        that at the admission of pods that already have devices.
+        After a restart of the kubelet the numbers are 0 until the plugins return. update_plugin_resources compensates
+        for that at the admission of pods that already have devices.
         """
         ...
 

@@ -204,8 +204,8 @@ class ActualStateOfWorld:
         try:
             return self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume_spec) is not None
         except Exception as err:
-            # As in Go, a plugin that raises counts as not attachable. The next operation on the volume reports the
-            # error.
+            # As in Go, a plugin that raises an error counts as not attachable. The next operation on the volume reports
+            # the error.
             klog.v(4).info_s(
                 "Failed to determine whether the volume is attachable", volumeSpecName=volume_spec.name(), err=err
             )
@@ -342,8 +342,8 @@ class ActualStateOfWorld:
     def add_pod_to_volume(self, mark_volume_opts: MarkVolumeOpts, state: VolumeMountState) -> None:
         """Record that the pod has or may have the volume, and that the remount requests covered so far are done.
 
-        What is known of the pod's volume stays, unless the volume was uncertain. Raise ValueError if the node does not
-        have the volume.
+        The known state of the pod's volume stays, unless the volume was uncertain. Raise ValueError if the node does
+        not have the volume.
         """
         opts = mark_volume_opts
         with self._lock:

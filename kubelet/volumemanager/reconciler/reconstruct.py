@@ -291,8 +291,8 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _clean_orphan_volumes(self) -> None:
         """Unmount the volumes that could not be identified and that no pod needs.
 
-        A volume that a pod needs is left to the mount for that pod. If no mount follows, for example because the pod
-        was terminating when the kubelet started, the volume is unmounted once the pod no longer needs it.
+        The mount for a pod handles a volume that the pod needs. If no mount follows, for example because the pod was
+        terminating when the kubelet started, the volume is unmounted once the pod no longer needs it.
 
         DIVERGES (safer): the kubelet retries the unmount of a volume that it cannot identify.
         Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).cleanOrphanVolumes: the Go kubelet tries

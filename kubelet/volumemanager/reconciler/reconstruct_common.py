@@ -313,7 +313,7 @@ def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSErro
 def get_volumes_in_use(volumes: Collection[PodVolume]) -> set[PodVolume]:
     """Return the volumes that have a mount in their directory, or whose link exists; all of them when in doubt.
 
-    The search touches no mount. The existence of a directory is no evidence: files in it may keep it from ever being
+    The search touches no mount. The existence of a directory proves nothing: files in it may keep it from ever being
     removed.
     """
     if not volumes:

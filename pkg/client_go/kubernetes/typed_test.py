@@ -334,7 +334,7 @@ def test_watch_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def threads_but(missing: str, start: Callable[..., golang.Thread]) -> Callable[..., golang.Thread]:
-    """Return a golang.go that fails to start a thread of this name."""
+    """Return a replacement for golang.go that fails to start a thread of this name."""
 
     def go(fn: Callable[..., object], *args: object, name: str = "") -> golang.Thread:
         if name == missing:

@@ -32,7 +32,7 @@ class PodResourcesOptions:
     """Describe how pod_requests and pod_limits compute."""
 
     # `use_status_resources` includes the resources in the pod's status, as in-place resizing requires. The next option
-    # does so for pod-level resources.
+    # includes the pod-level resources in the status.
     use_status_resources: bool = False
     in_place_pod_level_resources_vertical_scaling_enabled: bool = False
     # `exclude_overhead` leaves out the overhead of the RuntimeClass.

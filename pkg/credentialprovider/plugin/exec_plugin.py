@@ -25,7 +25,7 @@ TIMEOUT = 60.0
 # `MAX_OUTPUT` is the maximum size of a plugin's output in bytes.
 # DIVERGES (safer): the kubelet kills a credential provider plugin that prints more, and ignores its response.
 # Go: pkg/credentialprovider/plugin/plugin.go, (*execPlugin).runPlugin: the Go kubelet has no bound.
-# Why: a plugin that prints without end would use up all memory.
+# Why: a plugin that prints endlessly would exhaust the memory.
 # Test: plugin_test.py:test_failing_plugin
 MAX_OUTPUT = 1 << 20
 # Errors quote at most this many bytes of the plugin's standard error.

@@ -228,7 +228,7 @@ def test_capabilities_that_are_not_told_leave_it_uncertain(socket: str) -> None:
 
 
 def test_call_that_is_broken_off_leaves_it_uncertain() -> None:
-    """A call that an error interrupts, such as a lack of memory, leaves the volume uncertain.
+    """A call that fails with an error such as a lack of memory leaves the volume uncertain.
 
     The driver may have done its work.
     """

@@ -324,7 +324,7 @@ class CSIMountMgr:
             # A pod that already has the volume continues to use it. Without the directory the pod would keep old
             # content that no later publication replaces (kubernetes issue 121271).
             finished = volumetypes.is_operation_finished_error(err)
-            # A volume whose publication never started will not be unpublished, so its directory must go now.
+            # A volume whose publication never started will not be unpublished, so its directory must be removed now.
             never_begun = isinstance(err, volumetypes.TransientOperationFailure) and not is_known
             if never_begun or (finished and not args.reconstructed_volume and not args.is_remount):
                 what = "mounter.SetupAt failed to remove mount dir after a NodePublish() error"

@@ -712,7 +712,7 @@ def initialize_csi_node(
 
     The thread sets the host's kubelet error to the reason, and clears it once the CSINode exists.
 
-    DIVERGES (safer): the kubelet retries the creation of the CSINode without end.
+    DIVERGES (safer): the kubelet retries the creation of the CSINode without a limit.
     Go: pkg/volume/csi/csi_plugin.go, initializeCSINode: the Go kubelet exits after six failures.
     Why: a running kubelet serves its pods, and a restart does not bring the API server back.
     Test: csi_plugin_test.py:test_making_the_csi_node_is_not_given_up

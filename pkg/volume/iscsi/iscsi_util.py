@@ -217,8 +217,8 @@ class ISCSIUtil:
         else:
             directory = self.make_global_pd_name(disk)
         is_of_go = os.path.basename(os.path.dirname(directory)) != f"iface-{disk.iface}"
-        # After a boot of the node there is no session of Go's kubelet, and the settings that it has written end none of
-        # ours.
+        # After a boot of the node there is no session of Go's kubelet, and the settings that the Go kubelet has written
+        # end none of this kubelet's sessions.
         if is_of_go and self._has_session(disk):
             klog.v(4).info_s("Skipping persistISCSI, the Go kubelet has written the settings", path=directory)
             return

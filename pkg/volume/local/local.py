@@ -323,7 +323,7 @@ class LocalVolumeMounter(LocalVolume):
         return refs
 
     def _change_ownership(self, directory: str, args: MounterArgs) -> None:
-        """Change the volume's group to the pod's group. Only the first pod that uses the volume does this."""
+        """Change the volume's group to the pod's group. Only the first pod that uses the volume changes the group."""
         complete = volumeutil.fs_group_complete_hook(self._plugin, None)
         ownership = VolumeOwnership(self, directory, args.fs_group, args.fs_group_change_policy, complete)
         if args.recorder is not None:

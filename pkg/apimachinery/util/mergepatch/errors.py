@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class PatchError(ValueError):
-    """Signal that a patch cannot be made or applied; this is the base of the other errors."""
+    """Signal that a patch cannot be made or applied; the other errors are subclasses."""
 
 
 class BadJSONDocError(PatchError):

@@ -22,7 +22,7 @@ failures = pytest.mark.parametrize("err", FAILURES, ids=lambda err: type(err).__
 
 
 def failing_once(fn: Callable[_P, _T], err: Exception, about: str = "") -> Callable[_P, _T]:
-    """Return fn with a first call that raises err.
+    """Return a version of fn whose first call raises err.
 
     With `about`, the call that fails is the first whose arguments contain this text.
     """

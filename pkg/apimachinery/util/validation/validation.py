@@ -162,7 +162,7 @@ def is_valid_user_id(uid: int) -> list[str]:
 
 
 def is_valid_port_name(port: str) -> list[str]:
-    """Validate a service name of RFC 6335 in lower case."""
+    """Validate a lower-case service name as defined in RFC 6335."""
     errs = []
     if len(port.encode()) > _PORT_NAME_MAX_LENGTH:
         errs.append(max_len_error(_PORT_NAME_MAX_LENGTH))

@@ -25,7 +25,7 @@ def containers_with_path(
 ) -> Iterator[tuple[v1.Container | v1.EphemeralContainer, field.Path]]:
     """Yield all containers with their paths: first init containers, then regular and ephemeral ones.
 
-    Go: VisitContainersWithPath, whose visitor ends the walk by its result; leaving the loop does that here.
+    Go: VisitContainersWithPath, whose visitor ends the walk by its result; here the caller leaves the loop
     """
     for i, init_container in enumerate(spec.init_containers):
         yield init_container, spec_path.child("initContainers").index(i)

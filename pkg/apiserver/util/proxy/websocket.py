@@ -30,7 +30,7 @@ _OF_THE_HANDSHAKE = {
 }
 MAX_HANDSHAKE_BYTES = 64 << 10
 # `DEFAULT_IDLE_CONNECTION_TIMEOUT` is the time limit for idle connections, in seconds; the streaming servers of
-# runtimes have the same.
+# runtimes have the same limit.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 T = TypeVar("T")
 

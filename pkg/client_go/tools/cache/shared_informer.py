@@ -49,7 +49,7 @@ class InformerStateError(RuntimeError):
 
 
 class DoneChecker(Protocol):
-    """Define something that finishes once and can be waited for."""
+    """Define an object that finishes once, and for which callers can wait."""
 
     def done(self) -> golang.Channel[None]:
         """Return a channel that is closed when the object has finished."""

@@ -26,7 +26,7 @@ _BATCHABLE = {DeltaType.SYNC, DeltaType.REPLACED, DeltaType.ADDED, DeltaType.UPD
 
 @dataclass(frozen=True, slots=True)
 class ReplacedAllInfo:
-    """Hold all objects of a list; this is the object of a ReplacedAll delta."""
+    """Hold all objects of a list, as the object of a ReplacedAll delta."""
 
     resource_version: str
     objects: list[Any]

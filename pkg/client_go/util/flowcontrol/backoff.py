@@ -90,7 +90,8 @@ class Backoff:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            # A failure in the future is handled as above. In Go these times include a monotonic reading.
+            # As in is_in_back_off_since, a failure in the future is no reason to wait. In Go these times include a
+            # monotonic reading.
             return abs((event_time - entry.last_update).total_seconds()) < entry.backoff
 
     def gc(self) -> None:

@@ -141,7 +141,7 @@ class _Inquiry:
                 self.answers[path] = _info(os.statvfs(path))
             except OSError as err:  # The file system may have been unmounted.
                 klog.v(4).info_s("Failed to read the usage of a file system", path=path, err=err)
-            except Exception as err:  # Whatever is wrong with this file system, the others must be asked.
+            except Exception as err:  # Whatever is wrong with this file system, the thread must query the others.
                 klog.error_s(err, "Failed to read the usage of a file system", path=path)
 
 

@@ -183,7 +183,7 @@ class VolumePathHandler:
                 backing_file = procfs.read(device / "loop" / "backing_file")
             except OSError as err:
                 # Either nothing is attached to the loop device, or the kernel cannot report its path, which is longer
-                # than a page and so not one of ours.
+                # than a page, so the kubelet did not create the loop device.
                 if err.errno in (errno.ENOENT, errno.ENAMETOOLONG):
                     continue
                 raise

@@ -48,7 +48,7 @@ class _Handler:
         self.changed = threading.Condition()  # This lock guards events.
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
-        # `patience` is the time, in seconds, that a registering plugin gets to answer.
+        # `patience` is the time, in seconds, that a registering plugin has to respond.
         self.patience = _DEADLINE
 
     def cleanup_plugin_directory(self, directory: str) -> None:

@@ -279,7 +279,7 @@ def test_disk_that_does_not_answer_has_no_capacity(world: World) -> None:
 
 
 def test_controller_without_a_mount_is_refused(world: World) -> None:
-    """A controller whose directory exists without a mount is missing."""
+    """A controller whose directory exists without a mount counts as missing."""
     lines = world.fake.mount_info().splitlines(keepends=True)
     world.write_proc("self/mountinfo", "".join(line for line in lines if not line.endswith((",cpuset\n", ",memory\n"))))
     with pytest.raises(ValueError, match=r"Following Cgroup subsystem not mounted: \[cpuset memory\]"):

@@ -130,7 +130,7 @@ class _Waiter:
         woken = False
         try:
             woken = self.wake.acquire(True, timeout)
-        finally:  # This block also runs after a timeout, or after a signal handler raised.
+        finally:  # This block also runs after a timeout, or after a signal handler raised an exception.
             if not woken:
                 with lock:
                     if self.index == _WAITING:

@@ -66,8 +66,8 @@ class Mutex:
                     return
                 sleep.acquire()
         except BaseException:
-            # A signal handler raised. Another thread may have woken this thread, which must then wake the next one in
-            # the queue. If the Mutex is taken again by now, its owner wakes the next thread on release.
+            # A signal handler raised an exception. Another thread may have woken this thread, which must then wake the
+            # next one in the queue. If the Mutex is taken again by now, its owner wakes the next thread on release.
             if self._lock.acquire(False):
                 self.__exit__()
             raise

@@ -59,7 +59,7 @@ def closes(channel: golang.Channel[Any], within: float = 30.0) -> bool:
 
 
 def frames_kept_after(call: Callable[[], object]) -> list[str]:
-    """Name the functions whose frames only the garbage collector can free after the call has returned or raised.
+    """Name the functions whose frames only the garbage collector can free after the call has ended.
 
     A frame refers to the local variables of its function and to the frames of its callers. An error refers to the
     frames that it has passed.

@@ -243,7 +243,7 @@ def test_umount_works_while_it_cannot_be_told_how_it_behaves(
 ) -> None:
     """Unmounting works while the behaviour of umount cannot be detected.
 
-    The disk with the temporary directory may be full, and just then a pod's volumes must be unmounted.
+    The disk with the temporary directory may be full when a pod's volumes must be unmounted.
     """
     mounter, target = mount_utils.Mounter(), unmounted_after / "target"
     target.mkdir()

@@ -19,7 +19,7 @@ _ACCIDENTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 def read(path: str | Path) -> str:
     """Return the whole file. Raise OSError.
 
-    This is several times as fast as open(), and a scrape reads thousands of files.
+    The function is several times as fast as open(), and a scrape reads thousands of files.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     pieces: list[bytes] = []

@@ -341,7 +341,7 @@ def take_by_topology_numa_distributed(
 def _best_distribution(
     available: Mapping[int, int], size: int, num_cpus: int, cpu_group_size: int
 ) -> _Distribution | None:
-    """Return the best set of so many nodes, or the first of several equally good ones.
+    """Return the best set of this size, or the first of several equally good sets.
 
     DIVERGES (fault of Go): the kubelet uses the set of NUMA nodes that it found to be best.
     Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).iterateCombinations: two sets of 4 nodes may be

@@ -58,7 +58,7 @@ _UPDATES_CAPACITY = 100
 # Why: each plugin takes two threads, a connection and the memory for its list of devices.
 # Test: manager_test.py:test_more_plugins_than_there_can_be
 MAX_PLUGINS = 500
-# _OPTIONS_TIMEOUT is the time, in seconds, that a registering plugin gets to answer with its options.
+# _OPTIONS_TIMEOUT is the time, in seconds, that a registering plugin has to respond with its options.
 _OPTIONS_TIMEOUT = 10.0
 # _STOP_TIMEOUT is the time, in seconds, that a start waits until the previous server has stopped.
 _STOP_TIMEOUT = 10.0

@@ -47,9 +47,9 @@ DRA_MANAGER_STATE_FILE_NAME = "dra_manager_state"
 DRA_HEALTH_STATE_FILE_NAME = "dra_health_state"
 # DEFAULT_RECONCILE_PERIOD is the time, in seconds, between two checks for claims of pods that no longer exist.
 DEFAULT_RECONCILE_PERIOD = 60.0
-# DEFAULT_WIPING_DELAY is the time, in seconds, that a driver gets to return before the kubelet deletes the node's
-# slices of that driver. It is long enough to replace the driver's pod, and short enough that the scheduler does not
-# place many pods that need the driver.
+# DEFAULT_WIPING_DELAY is the time, in seconds, that a driver has to return before the kubelet deletes the node's slices
+# of that driver. It is long enough to replace the driver's pod, and short enough that the scheduler does not place many
+# pods that need the driver.
 DEFAULT_WIPING_DELAY = 30.0
 
 # MAX_HEALTH_REPORTS is the number of reports about devices' health that a driver may send at once,

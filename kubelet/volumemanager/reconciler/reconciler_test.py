@@ -698,7 +698,10 @@ def begin_to_mount_untold(world: World) -> tuple[Path, golang.Channel[None]]:
 def test_untold_volume_is_not_cleaned_up_when_its_mount_ends_just_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The volume is known after its mount, and the clean-up would remove files that its unmount needs."""
+    """The clean-up skips a volume whose mount has just ended.
+
+    The volume is known by then, and the clean-up would remove files that its unmount needs.
+    """
     path, gate = begin_to_mount_untold(world)
     is_known = world.actual.volume_exists_with_spec_name
 

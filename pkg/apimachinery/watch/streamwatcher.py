@@ -24,7 +24,7 @@ class Decoder(Protocol[T]):
         ...
 
     def close(self) -> None:
-        """End the stream; a waiting decode returns or raises at once."""
+        """End the stream; a waiting decode returns or raises an error at once."""
         ...
 
 

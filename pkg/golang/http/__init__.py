@@ -3,8 +3,8 @@
 Go: net/http
 
 A handler can take a connection over for an upgrade (SPDY, WebSocket), with the bytes that arrived early. A framework
-that owns the sockets would not allow that. The code that parses a request handles bytes from anybody, so its time and
-memory are bounded before the client is authenticated.
+that owns the sockets would not allow that. The code that parses a request handles bytes from any client, so its time
+and memory are bounded before the client is authenticated.
 
 Read the files in this order: headers.py, request.py, response.py (what handlers see), mux.py (paths), conn.py and
 tlsconn.py (sockets), head.py and transfer.py (HTTP on the wire), connection.py (requests on a socket), room.py (which

@@ -36,7 +36,7 @@ _LINGER = 0.5
 # A client gets this many seconds to receive a response that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
 # One client certificate costs this much memory, mostly in OpenSSL. Each byte beyond the usual size of a client
-# certificate costs more: OpenSSL makes a hundred bytes of a name of two bytes.
+# certificate costs more: OpenSSL needs a hundred bytes for a name of two bytes.
 CERTIFICATE_COST_BYTES = 20 << 10
 LARGE_CERTIFICATE_BYTES = 2 << 10
 COST_OF_LARGE_BYTES = 64

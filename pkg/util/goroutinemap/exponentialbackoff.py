@@ -18,7 +18,7 @@ MAX_DURATION_BEFORE_RETRY = 122.0
 # DIVERGES (safer): this kubelet keeps only the first MAX_ERROR_LENGTH characters of a failure's text.
 # Go: pkg/util/goroutinemap/exponentialbackoff/exponential_backoff.go, (*ExponentialBackoff).Update: the Go kubelet has
 # no bound.
-# Why: with a path of its own, a pod could fill the log and keep the thread that serves all volumes busy.
+# Why: a pod could choose a path that fills the log and keeps the thread that serves all volumes busy.
 # Test: goroutinemap_test.py:test_of_a_failure_without_end_the_beginning_is_kept
 MAX_ERROR_LENGTH = 10 << 10
 

@@ -32,7 +32,7 @@ class DiskManager(Protocol):
     def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
         """Log in, wait for the device and return its path.
 
-        Raise UncertainProgressError if the disk may be attached in spite of an error.
+        Raise UncertainProgressError if the disk may be attached despite an error.
         """
         ...
 

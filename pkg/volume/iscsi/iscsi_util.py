@@ -409,7 +409,7 @@ def _disk_dir(top: str, iface: str, disk: ISCSIDisk) -> str:
 
 
 def dirs_of_disk(top: str, disk: ISCSIDisk) -> list[str]:
-    """List the directories where the disk may be mounted: its own one, or one that Go's kubelet has left.
+    """List the directories where the disk may be mounted: its own directory, or one that Go's kubelet has left.
 
     In Go, the directory of a disk with iface_of_pods has another name.
     """

@@ -40,7 +40,7 @@ def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
 
 
 def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
-    """Create those directories in base_dir. Raise ValueError or OSError."""
+    """Create the pod's nested mount points in base_dir. Raise ValueError or OSError."""
     for directory in get_nested_mountpoints(name, base_dir, pod):
         try:
             filesystem.mkdir_all(os.path.join(base_dir, directory), 0o755)

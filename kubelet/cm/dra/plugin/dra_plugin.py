@@ -22,7 +22,7 @@ from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from pkg import golang, klog
 from pkg.util import grpcconn, grpcstatus
 
-# DEFAULT_CLIENT_CALL_TIMEOUT is the time, in seconds, that a driver gets to answer. It is half the time after which the
+# DEFAULT_CLIENT_CALL_TIMEOUT is the time, in seconds, that a driver has to respond. It is half the time after which the
 # kubelet tries again.
 DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
 # SERVICES_SUPPORTED_BY_KUBELET holds the services that the kubelet knows, the newest first. Both have the same messages

@@ -39,7 +39,7 @@ def poll_until_context_timeout(
 ) -> None:
     """Return once the condition is true; raise golang.DeadlineExceeded after `timeout` seconds.
 
-    Otherwise this works like poll_until_context_cancel.
+    Otherwise the function works like poll_until_context_cancel.
     """
     child, cancel = golang.with_timeout(ctx, timeout)
     try:

@@ -16,7 +16,7 @@ class BaseRecorder(abc.ABC):
     """Implement the methods of EventRecorder on top of one abstract method."""
 
     # Each event is also passed to this function: object, type, reason, message, and the arguments of the message's
-    # format. The function must be quick and must not raise. It must not keep an error among the arguments.
+    # format. The function must be quick and must not raise an exception. It must not keep an error among the arguments.
     observer: Callable[[Any, str, str, str, tuple[Any, ...]], None] | None = None
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:

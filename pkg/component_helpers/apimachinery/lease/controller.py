@@ -46,7 +46,7 @@ class EnsuredLease:
 class Controller:
     """Keep one lease renewed; only run's thread may use the controller.
 
-    Go's Start and Stop, which delete the lease at the beginning and at the end, are for other components than a
+    Go's Start and Stop, which delete the lease at the beginning and at the end, are for components other than the
     kubelet.
     """
 

@@ -496,7 +496,7 @@ def _cause(err: Exception) -> str:
     """Return the error's text; a system error gets the form that Go gives it, because users read it in events."""
     if not isinstance(err, OSError) or err.errno is None or not err.strerror:
         return str(err)
-    # A text that differs from the system's was set by our code, which has said more about the error.
+    # If the text differs from the system's, our code has set it to say more about the error.
     of_system = err.strerror == os.strerror(err.errno)
     text = err.strerror.lower() if of_system else err.strerror
     return text if err.filename is None else f"{err.filename}: {text}"

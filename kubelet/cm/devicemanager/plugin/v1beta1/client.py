@@ -22,9 +22,9 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
 
-# _DIAL_TIMEOUT is the time, in seconds, that a plugin gets to accept the connection to its socket.
+# _DIAL_TIMEOUT is the time, in seconds, that a plugin has to accept the connection to its socket.
 _DIAL_TIMEOUT = 10.0
-# _JOIN_TIMEOUT is the time, in seconds, that a closed connection gets to end.
+# _JOIN_TIMEOUT is the time, in seconds, that a closed connection has to end.
 _JOIN_TIMEOUT = 5.0
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),

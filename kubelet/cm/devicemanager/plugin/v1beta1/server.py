@@ -30,7 +30,7 @@ from pkg.util import filesystem
 _WORKERS = 4
 # MAX_COUNTED_NAMES is the maximum number of resource names for which the metric counts registrations.
 MAX_COUNTED_NAMES = 1_000
-# _STOP_TIMEOUT is the time, in seconds, that pending calls and threads get to end.
+# _STOP_TIMEOUT is the time, in seconds, that pending calls and threads have to end.
 _STOP_TIMEOUT = 5.0
 
 

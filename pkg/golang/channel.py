@@ -219,7 +219,7 @@ class Channel(queue.Queue[T]):
             return value, ok, True
 
     def close(self) -> None:
-        """Close the channel: receivers drain the buffer and then get (None, False); blocked senders raise."""
+        """Close the channel: receivers drain the buffer and then get (None, False); blocked senders raise an error."""
         with lock:
             if self._closed:
                 raise ClosedChannelError("close of closed channel")

@@ -89,7 +89,10 @@ class Request:
     remote_addr: tuple[str, int] | None
     """The value is None on a unix socket."""
     peer_certificates: list[bytes]
-    """The certificates are in DER, the client's own first. They are NOT verified: verify them first."""
+    """The certificates are in DER, the client's own first.
+
+    They are NOT verified: code that trusts them must verify them.
+    """
     tls: bool
     ctx: golang.Context
     """The context is cancelled when the client disconnects, the handler returns or the server closes."""

@@ -115,7 +115,10 @@ class ResponseFrame:
         # `_left` counts the missing bytes of a body with an announced length.
         self._left: int | None = None
         self.keeps_alive = head.keeps_alive
-        """This field says whether the client can detect the response's end; final once the response starts."""
+        """This field says whether the client can detect the end of the response.
+
+        The field is final once the response has started.
+        """
 
     def start(self, status: int, headers: Headers) -> bytes:
         """Return the bytes of the response's head."""

@@ -128,7 +128,7 @@ class MountMedium:
 
     medium: str
     is_mount_point: bool = False
-    # `page_size` is the page size of huge pages, or None if it was not asked for.
+    # `page_size` is the page size of huge pages, or None if it was not requested.
     page_size: Quantity | None = None
     # `size` is the size of a mount in memory, in bytes, or None if its options do not give one.
     size: int | None = None
@@ -138,7 +138,7 @@ class MountDetector(Protocol):
     """Define how the medium of a directory is determined."""
 
     def get_mount_medium(self, path: str, requested_medium: str) -> MountMedium:
-        """Return the medium. Raise OSError, or ValueError if the page size is asked for and unknown."""
+        """Return the medium. Raise OSError, or ValueError if the page size is requested and unknown."""
         ...
 
 

@@ -384,7 +384,7 @@ def _make(component: str, directory: int, mode: int) -> int:
     try:
         os.mkdir(component, mode=mode, dir_fd=directory)
     except FileExistsError:
-        # Another process was faster, and may have created something else than a directory.
+        # Another process was faster, and may have created something other than a directory.
         return os.open(component, _OPEN_COMPONENT, dir_fd=directory)
     opened = os.open(component, _OPEN_DIRECTORY, dir_fd=directory)
     try:

@@ -30,7 +30,7 @@ class Checkpoint(Protocol):
 
 
 class CheckpointManager:
-    """Manage named checkpoints, each in a file of one directory. Thread-safe."""
+    """Manage named checkpoints, each in a file of one directory. All methods are thread-safe."""
 
     def __init__(self, checkpoint_dir: str) -> None:
         """Create the directory if it does not exist. Raise OSError."""

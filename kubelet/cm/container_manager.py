@@ -121,7 +121,7 @@ class DevicePluginResourceCapacity(NamedTuple):
 
 
 class ContainerManager(Protocol):
-    """Define what the kubelet needs from the manager of the node's resources. Safe to call from any thread."""
+    """Define what the kubelet needs from the manager of the node's resources. All methods are thread-safe."""
 
     def start(
         self,

@@ -26,7 +26,7 @@ class ContainerRef(NamedTuple):
 
 
 class ContainerMap(dict[str, ContainerRef]):
-    """Map container IDs to containers. Not thread-safe."""
+    """Map container IDs to containers. The class is not thread-safe."""
 
     def clone(self) -> ContainerMap:
         return ContainerMap(self)

@@ -46,7 +46,7 @@ _OWNER_CHANGED = dbus.owner_changed(_NAME)
 
 
 class Conn:
-    """Talk to systemd over the system bus. Thread-safe: each caller waits only for its own reply.
+    """Talk to systemd over the system bus. The class is thread-safe: each caller waits only for its own reply.
 
     The thread `systemd-bus` reads incoming messages until either side closes the connection.
 

@@ -120,8 +120,8 @@ class PodContainerManagerImpl:
         )
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
-        # DIVERGES (fault of Go): the kubelet forbids huge pages that a pod does not request once, when it creates the
-        # cgroup.
+        # DIVERGES (fault of Go): only when the kubelet creates a pod's cgroup does it forbid the huge pages that the
+        # pod does not request.
         # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).maybeSetHugetlb: every change of a cgroup forbids
         # all huge pages that the change does not name.
         # Why: a pod whose CPU is resized would lose its huge pages, and so would the daemons in a reserved cgroup.

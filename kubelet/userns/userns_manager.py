@@ -58,7 +58,7 @@ class UserNamespace(msgspec.Struct, frozen=True):
 class UsernsManager:
     """Allocate ranges of IDs to pods.
 
-    The records on disk are authoritative, because they outlast the kubelet. Thread-safe.
+    The records on disk are authoritative, because they outlast the kubelet. All methods are thread-safe.
     """
 
     def __init__(self, kl: UserNsPodsManager, ids_per_pod: int | None = None) -> None:

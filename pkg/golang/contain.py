@@ -22,7 +22,7 @@ def contain(message: str, ctx: Context | None = None, /, **keys: object) -> Iter
 
     A ContextError passes through, because it ends the caller too. If the caller passes its ctx, a ContextError passes
     through only once that ctx is done; until then the error comes from a call that had a timeout of its own or that
-    another thread cancelled. Thread-safe.
+    another thread cancelled. The function is thread-safe.
     """
     try:
         yield

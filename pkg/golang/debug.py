@@ -24,10 +24,11 @@ _frames_lock = threading.Lock()
 
 
 def frames_of_others() -> dict[int, FrameType]:
-    """Return the innermost frame of each thread except the caller's, by the thread's ident. Callable from any thread.
+    """Return the innermost frame of each thread except the caller's, by the thread's ident.
 
-    If the result contained the caller's frame, the frames would refer to themselves through the caller's variable, and
-    all local variables of all threads would stay in memory until the garbage collector runs.
+    Any thread may call this function. If the result contained the caller's frame, the frames would refer to themselves
+    through the caller's variable, and all local variables of all threads would stay in memory until the garbage
+    collector runs.
 
     Python before 3.11.9 holds its lock of the thread list during the call. If the garbage collector then runs another
     thread, and that thread is about to end, the thread waits for the lock while it holds the interpreter: the process

@@ -67,7 +67,7 @@ class _Call(Generic[_T]):
 
 @dataclass(slots=True)
 class Group(Generic[_T]):
-    """Share the result of a call among the callers that arrive while it runs. Thread-safe."""
+    """Share the result of a call among the callers that arrive while it runs. All methods are thread-safe."""
 
     # This lock guards `_calls` and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -96,11 +96,11 @@ class Group(Generic[_T]):
 
 @dataclass(slots=True)
 class Rounds(Generic[_T]):
-    """Run a function in rounds: one call at a time, and only when a caller waits for the result. Thread-safe.
+    """Run a function in rounds: one call at a time, and only when a caller waits for the result.
 
-    A caller that arrives during a call shares the next call with all others that arrive meanwhile. So the result is
-    never older than the request for it, which the result of Group may be, and many simultaneous callers cost two calls.
-    Go has no counterpart.
+    All methods are thread-safe. A caller that arrives during a call shares the next call with all others that arrive
+    meanwhile. So the result is never older than the request for it, which the result of Group may be, and many
+    simultaneous callers cost two calls. Go has no counterpart.
     """
 
     fn: Callable[[], _T]

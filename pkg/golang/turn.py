@@ -26,7 +26,7 @@ ALLOWANCE = 0.0005
 
 
 class Turns:
-    """Hand out a limited number of turns to many threads. Thread-safe.
+    """Hand out a limited number of turns to many threads. All methods are thread-safe.
 
     Each turn goes to the thread that has waited longest. A threading.Semaphore does not ensure this: the thread that
     has just released the semaphore acquires it again before a waiting thread is awake, so four busy clients could keep

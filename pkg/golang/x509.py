@@ -52,7 +52,7 @@ def decoding_errors() -> tuple[type[Exception], ...]:
 
 
 class VerifyOptions:
-    """Hold the authorities that verify the certificates of clients. Thread-safe."""
+    """Hold the authorities that verify the certificates of clients. All methods are thread-safe."""
 
     def __init__(self, roots: Sequence[x509.Certificate]) -> None:
         """Raise ValueError if there are no authorities."""

@@ -159,8 +159,8 @@ def without_links_above(path: str) -> str:
 def path_exists(path: str) -> bool:
     """Report whether the path exists, following links.
 
-    Raise OSError if that is unknown; is_corrupted_mnt says whether a corrupted mount is the reason. May block on a
-    server that does not respond.
+    Raise OSError if that is unknown; is_corrupted_mnt says whether a corrupted mount is the reason. The function may
+    block on a server that does not respond.
     """
     try:
         os.stat(path)

@@ -159,7 +159,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class Interface(Protocol):
-    """Define how to run commands. Callable from any thread."""
+    """Define how to run commands. All methods are thread-safe."""
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> bytes:
         """Run the command to its end, and return the first MAX_OUTPUT bytes of its stdout and stderr.

@@ -54,7 +54,7 @@ class Left:
 
 
 class Directory:
-    """Track the current directory of a walk, open as `fd`, and the way down to it. Not thread-safe."""
+    """Track the current directory of a walk, open as `fd`, and the way down to it. The class is not thread-safe."""
 
     def __init__(self, top: str) -> None:
         """Open the directory `top`, following links. Raise OSError."""

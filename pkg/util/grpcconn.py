@@ -113,7 +113,7 @@ def response(call: Any) -> bytes:
 def cancel(call: Any, reason: str) -> None:
     """Make a call on a channel with READ_BY_CALLER fail with CANCELLED in the thread that reads.
 
-    Callable from any thread.
+    Any thread may call this function.
 
     gRPC's own `cancel` would drop the call at once and leak its memory.
     """

@@ -18,7 +18,7 @@ class _Entry:
 
 
 class KeyMutex:
-    """Lock keys. Thread-safe. Keys may come from pods, so unused keys are dropped."""
+    """Lock keys. All methods are thread-safe. Keys may come from pods, so unused keys are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _entries, and the number of users of each entry.

@@ -55,7 +55,9 @@ def mounts_at_or_below(paths: Iterable[str], mount_info: str = mount_utils.MOUNT
 
 
 def find_holders(mounts: Sequence[mount_utils.MountInfo], proc: str = PROC) -> list[Holder]:
-    """Return the processes that keep one of these mounts of our own namespace busy, one entry each. May take long.
+    """Return the processes that keep one of these mounts of our own namespace busy, one entry each.
+
+    The search may take long.
 
     A process that ends meanwhile, or that may not be examined, is left out.
     """

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class CPUSet(frozenset[int]):
-    """Hold the numbers of processors. Immutable; the set operations return a CPUSet."""
+    """Hold the numbers of processors. A set is immutable; its operations return a new CPUSet."""
 
     __slots__ = ()
 

@@ -56,7 +56,7 @@ class ReconciledContainer(NamedTuple):
 
 
 class Manager:
-    """Serve the topology manager as a hint provider, and the container lifecycle. Thread-safe."""
+    """Serve the topology manager as a hint provider, and the container lifecycle. All methods are thread-safe."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class EndpointStoppedError(Exception):
 class Endpoint(Protocol):
     """Define the calls to a plugin.
 
-    Thread-safe. The calls raise EndpointStoppedError, grpcstatus.StatusError or golang.ThreadError.
+    All methods are thread-safe. The calls raise EndpointStoppedError, grpcstatus.StatusError or golang.ThreadError.
     """
 
     def get_preferred_allocation(

@@ -187,7 +187,8 @@ class ManagerImpl:
         # `_devices_to_reuse` holds the UID of the pod that is being allocated, and by resource the devices of its init
         # containers, which its other containers can reuse.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
-        # `_is_checkpoint_old` says whether the checkpoint lacks any allocation. Guarded by _allocation_lock.
+        # `_is_checkpoint_old` says whether the checkpoint lacks any allocation. The field is guarded by
+        # _allocation_lock.
         self._is_checkpoint_old = False
         # PodDevices has its own lock.
         self._pod_devices = PodDevices()

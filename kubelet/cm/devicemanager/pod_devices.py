@@ -53,7 +53,7 @@ ResourceAllocateInfo = dict[str, DeviceAllocateInfo]
 
 
 class PodDevices:
-    """Record the devices of all containers. Thread-safe; the caller owns the returned objects.
+    """Record the devices of all containers. All methods are thread-safe; the caller owns the returned objects.
 
     Go: podDevices
     """

@@ -44,7 +44,10 @@ class DeviceRunContainerOptions:
 
 
 class Manager(Protocol):
-    """Define operations on the devices of all plugins. Thread-safe; allocations run one after the other."""
+    """Define operations on the devices of all plugins.
+
+    All methods are thread-safe; allocations run one after the other.
+    """
 
     def start(
         self,

@@ -35,7 +35,7 @@ _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class HealthInfoCache:
-    """Hold the last report about each device, in memory and in a file. Thread-safe."""
+    """Hold the last report about each device, in memory and in a file. All methods are thread-safe."""
 
     def __init__(self, state_file: str, clock: clock_.Clock) -> None:
         """Read the file, if there is one. With an empty name there is no file."""

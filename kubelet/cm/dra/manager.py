@@ -87,7 +87,7 @@ class _Batches(NamedTuple):
 class Manager:
     """Prepare claims before a pod's containers start, and unprepare them before the pod is terminated.
 
-    Thread-safe. The methods that pods' syncs call raise ResourcesError, unless they say otherwise.
+    All methods are thread-safe. The methods that pods' syncs call raise ResourcesError, unless they say otherwise.
     """
 
     def __init__(

@@ -33,10 +33,10 @@ _STATE_FILE_NAME = "memory_manager_state"
 
 
 class Manager:
-    """Allocate memory to containers according to the policy, and keep the allocations across restarts. Thread-safe.
+    """Allocate memory to containers according to the policy, and keep the allocations across restarts.
 
-    Callers must not allocate before `start`. The policy "None" allocates nothing, and the manager then tracks no
-    containers.
+    All methods are thread-safe. Callers must not allocate before `start`. The policy "None" allocates nothing, and the
+    manager then tracks no containers.
     """
 
     def __init__(

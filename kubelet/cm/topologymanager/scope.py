@@ -24,7 +24,7 @@ NONE_TOPOLOGY_SCOPE = "none"
 
 
 class Scope(ABC):
-    """Hold what all scopes share: the hint providers and the merged hints. Thread-safe."""
+    """Hold what all scopes share: the hint providers and the merged hints. All methods are thread-safe."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         self._name = name

@@ -24,8 +24,8 @@ class PodScope(Scope):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
-        # `_decided` maps a pod's UID to the hint for a pod that waits and may already have a part of its resources.
-        # Guarded by _lock.
+        # `_decided` maps a pod's UID to the hint for a pod that waits and may already have a part of its resources. The
+        # field is guarded by _lock.
         self._decided: dict[str, TopologyHint] = {}
 
     def forget_all_but(self, pod_uids: Set[str]) -> None:

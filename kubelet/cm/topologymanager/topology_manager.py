@@ -41,7 +41,7 @@ _SCOPES: Mapping[str, type[ContainerScope | PodScope]] = {
 
 
 class Manager:
-    """Serve as an admit handler, and as the Store of the hint providers. Thread-safe."""
+    """Serve as an admit handler, and as the Store of the hint providers. All methods are thread-safe."""
 
     def __init__(
         self,

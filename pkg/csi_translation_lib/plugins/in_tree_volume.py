@@ -16,7 +16,10 @@ LABEL_MULTI_ZONE_DELIMITER = "__"
 
 
 class InTreePlugin(Protocol):
-    """Define how to translate the volumes of one plugin. Thread-safe; the translating methods raise ValueError."""
+    """Define how to translate the volumes of one plugin.
+
+    All methods are thread-safe; the translating methods raise ValueError.
+    """
 
     IN_TREE_PLUGIN_NAME: ClassVar[str]
 

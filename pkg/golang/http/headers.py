@@ -26,7 +26,7 @@ def check_field(name: str, value: str) -> None:
 class Headers:
     """Hold fields under case-insensitive names, in the order of arrival. A name may have several values.
 
-    Not thread-safe.
+    The class is not thread-safe.
     """
 
     __slots__ = ("_fields",)

@@ -77,7 +77,7 @@ class _Usage:
 
 
 class Room(Generic[C]):
-    """Account for connections and evict some when there are too many. Thread-safe.
+    """Account for connections and evict some when there are too many. All methods are thread-safe.
 
     `evict` is called with the lock held and must not block. A connection waits until one of its requests is admitted,
     and again after the response to that request. When there is no room, the connection that has waited longest is

@@ -42,7 +42,7 @@ class Source:
 
 
 class MessageBody:
-    """Extract the body of one request or response from the received bytes. Not thread-safe."""
+    """Extract the body of one request or response from the received bytes. The class is not thread-safe."""
 
     def __init__(self, content_length: int | None, source: Source) -> None:
         """Create the body; `content_length` is None for a chunked one."""

@@ -53,7 +53,7 @@ def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
 
 
 def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
-    """Return at least one address of the host for a TCP connection. Thread-safe.
+    """Return at least one address of the host for a TCP connection. The function is thread-safe.
 
     Raise UnicodeError if `host` cannot be a name, and OSError if the look-up fails. When ctx ends, raise
     DialTimeoutError or ConnectionAbortedError, which are OSErrors. The look-up continues after ctx has ended. To bound

@@ -37,7 +37,7 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 class _ThreadClocks:
-    """Read the processor time of the process's threads. Not thread-safe."""
+    """Read the processor time of the process's threads. The class is not thread-safe."""
 
     def __init__(self) -> None:
         # The dict holds, by native thread id, the open file and the nanoseconds that were last read from it.

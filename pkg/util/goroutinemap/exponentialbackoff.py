@@ -47,7 +47,7 @@ class ExponentialBackoffError(Exception):
 
 @dataclass(slots=True)
 class ExponentialBackoff:
-    """Hold the last failure, and the seconds after it during which no retry is permitted. Not thread-safe.
+    """Hold the last failure, and the seconds after it during which no retry is permitted. The class is not thread-safe.
 
     Only the text of the failure is kept. The error itself refers to everything that the operation used, such as the
     files of a volume, and would keep it in memory as long as the operation fails.

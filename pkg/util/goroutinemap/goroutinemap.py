@@ -32,7 +32,7 @@ class _Operation:
 
 
 class GoRoutineMap:
-    """Run named operations in threads. Thread-safe.
+    """Run named operations in threads. All methods are thread-safe.
 
     With `exponential_back_off_on_error`, a failed operation must wait before it runs again. `on_complete` is called
     after each operation, on the operation's thread, when the next operation of that name may already start.

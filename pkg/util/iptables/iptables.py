@@ -75,7 +75,7 @@ class IPTablesError(Exception):
 
 
 class Interface(typing.Protocol):
-    """Define the packet filter for one address family. Not thread-safe."""
+    """Define the packet filter for one address family. The class is not thread-safe."""
 
     @property
     def protocol(self) -> Protocol: ...

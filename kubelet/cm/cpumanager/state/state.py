@@ -15,7 +15,7 @@ ContainerCPUAssignments = dict[str, dict[str, CPUSet]]
 
 
 class Reader(Protocol):
-    """Define queries about the CPUs of containers. Thread-safe."""
+    """Define queries about the CPUs of containers. All methods are thread-safe."""
 
     def get_cpu_set(self, pod_uid: str, container_name: str) -> CPUSet | None:
         """Return the container's exclusive CPUs, or None if it has none."""

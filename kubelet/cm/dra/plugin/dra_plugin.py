@@ -62,7 +62,7 @@ _OPTIONS = [
 
 
 class DRAPlugin:
-    """Call one registered plugin of a driver. Thread-safe.
+    """Call one registered plugin of a driver. All methods are thread-safe.
 
     The methods raise grpcstatus.StatusError for an error of the plugin, and for a timeout.
     """

@@ -56,7 +56,7 @@ class MonitoredPlugin(dra_plugin.DRAPlugin):
 
 
 class DRAPluginManager:
-    """Register the plugins of drivers for the plugin manager. Thread-safe.
+    """Register the plugins of drivers for the plugin manager. All methods are thread-safe.
 
     If no plugin of a driver has been connected for `wiping_delay` seconds, the manager deletes the driver's resource
     slices, so that the scheduler places no pod that needs devices which no driver can prepare. All threads end with

@@ -11,7 +11,7 @@ from kubelet.cm.dra.state.checkpoint import Checkpoint
 
 
 class Checkpointer:
-    """Read and write one checkpoint in a directory. Thread-safe."""
+    """Read and write one checkpoint in a directory. All methods are thread-safe."""
 
     def __init__(self, state_dir: str, checkpoint_name: str) -> None:
         """Raise OSError if the directory cannot be created, ValueError for an empty name."""

@@ -78,7 +78,7 @@ class Reader(Protocol):
 
 
 class State(Reader, Protocol):
-    """Define changes of the state, which copies its arguments. Thread-safe."""
+    """Define changes of the state, which copies its arguments. All methods are thread-safe."""
 
     def together(self, is_last: bool = True) -> AbstractContextManager[None]:
         """Write the changes of the block to disk at once, at the end of the block.

@@ -113,7 +113,7 @@ class _ListStream:
 
 
 class PluginClient:
-    """Connect to one plugin and receive its lists of devices. Thread-safe.
+    """Connect to one plugin and receive its lists of devices. All methods are thread-safe.
 
     Go: client
     """

@@ -25,7 +25,7 @@ class RegistrationError(Exception):
 
 
 class PluginClients:
-    """Implement the server's part that is a cache.PluginHandler. Thread-safe."""
+    """Implement the server's part that is a cache.PluginHandler. All methods are thread-safe."""
 
     def __init__(self, chandler: ClientHandler, clock: clocklib.Clock) -> None:
         self._chandler = chandler

@@ -54,7 +54,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._grpc: grpc.Server | None = None
         # Closing this stack ends the threads of the listening server.
         self._ends = contextlib.ExitStack()
-        # The most recently registered name is the last. Guarded by _clients_lock.
+        # The most recently registered name is the last. The field is guarded by _clients_lock.
         self._counted_names: dict[str, None] = {}
         # This error keeps plugins from registering.
         self._last_error: OSError | None = None

@@ -172,15 +172,15 @@ class Framer:
     def _control_frame(self, kind: int, payload: memoryview, fin: bool) -> Frame | None:
         try:
             match kind:
-                case 1:  # SYN_STREAM
+                case 1:  # This number stands for SYN_STREAM.
                     return SynStream(_number(payload), self._headers(payload[10:]), fin)
-                case 2:  # SYN_REPLY
+                case 2:  # This number stands for SYN_REPLY.
                     return SynReply(_number(payload), self._headers(payload[4:]), fin)
-                case 3:  # RST_STREAM
+                case 3:  # This number stands for RST_STREAM.
                     return RstStream(*_HEAD.unpack(payload))
-                case 6:  # PING
+                case 6:  # This number stands for PING.
                     return Ping(*_U32.unpack(payload))
-                case 7:  # GOAWAY
+                case 7:  # This number stands for GOAWAY.
                     return GoAway(_number(payload))
                 case 8:  # HEADERS: nothing uses these headers, but the compression of later headers depends on them.
                     self._headers(payload[4:])

@@ -1,6 +1,6 @@
 """Replace files atomically.
 
-Go: none; there each package that needs this has its own
+Go: none; each Go package that writes files atomically has its own code
 """
 
 from __future__ import annotations

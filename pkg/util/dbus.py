@@ -1,6 +1,6 @@
 """Read messages of the system bus, where any process may send messages to any other.
 
-Go: none; github.com/godbus/dbus decodes every message that comes
+Go: none; github.com/godbus/dbus decodes every message that arrives
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Create inotify instances that leak nothing when their creation fails.
 
-Go: github.com/fsnotify/fsnotify; watchdog has them here
+Go: github.com/fsnotify/fsnotify; here the watchdog library provides the instances
 """
 
 from __future__ import annotations

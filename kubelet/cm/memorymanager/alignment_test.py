@@ -2,7 +2,7 @@
 
 The machine is a recorded one.
 
-Go: none; its managers meet only in test/e2e_node, on machines with several NUMA nodes.
+Go: none; Go's managers run together only in test/e2e_node, on machines with several NUMA nodes.
 """
 
 from __future__ import annotations

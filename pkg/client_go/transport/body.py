@@ -1,6 +1,6 @@
 """Read the body of a response up to a size limit.
 
-Go: net/http/transport.go (gzipReader), and the limits of those who read
+Go: net/http/transport.go (gzipReader), and the limits of its callers
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Represent a pod that can be decoded only in part.
 
-Go: none, for its clients fail the whole list or watch because of one object.
+Go: none; because of one such object, Go's clients fail the whole list or watch
 """
 
 from __future__ import annotations

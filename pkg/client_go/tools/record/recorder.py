@@ -1,6 +1,6 @@
 """Provide what all recorders share.
 
-Go: none; there each recorder has these methods of its own
+Go: none; each recorder of Go has its own copy of these methods
 """
 
 from __future__ import annotations

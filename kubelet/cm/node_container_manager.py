@@ -177,7 +177,7 @@ class NodeContainerManager:
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
         """Return the part of the capacity that the scheduler must not allocate to pods.
 
-        This is what is reserved plus what the eviction thresholds keep free.
+        This part is the sum of the reservations and of what the eviction thresholds keep free.
         """
         config, capacity = self._config, self._get_capacity()
         evicted = hard_eviction_reservation(config.hard_eviction_thresholds, capacity)

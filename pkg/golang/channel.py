@@ -87,8 +87,8 @@ class Selected(Generic[T]):
     def took(self, case: Case) -> Selected[Any] | None:
         """Return this object if the select executed the given case, otherwise None.
 
-        The returned object is typed with the channel's value type. Raise ValueError if the select had no such case.
-        This happens, for example, when the caller creates a new timer channel instead of passing the one that it gave
+        The returned object is typed with the channel's value type. Raise ValueError if the select had no such case. The
+        error occurs, for example, when the caller creates a new timer channel instead of passing the one that it gave
         to the select.
         """
         if case is self.case and case is not None:
@@ -523,10 +523,10 @@ class _Bell(Channel[None]):
 def _in_line(plain: queue.Queue[Any]) -> Iterator[_Bell]:
     """Add a bell to the queue's list of blocked gets, from which each put wakes one entry; remove the bell at the end.
 
-    Condition.wait does the same with a lock. This also works for a subclass of Queue, whatever its order, if its put
-    notifies `not_empty`; a subclass whose put does not would not wake its own blocked `get` either. The mutex of the
-    queue is never taken under the lock of all channels, because a put takes the two in the opposite order. So a put to
-    this queue, too, must not be called from finalizers and signal handlers (see Channel).
+    Condition.wait does the same with a lock. The bell also works for a subclass of Queue, whatever its order, if its
+    put notifies `not_empty`; a subclass whose put does not would not wake its own blocked `get` either. The mutex of
+    the queue is never taken under the lock of all channels, because a put takes the two in the opposite order. So a put
+    to this queue, too, must not be called from finalizers and signal handlers (see Channel).
     """
     bell = _Bell(plain)
     line = plain.not_empty._waiters  # type: ignore[attr-defined]

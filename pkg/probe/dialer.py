@@ -71,7 +71,7 @@ def dialed(ctx: golang.Context, host: str, port: int) -> Iterator[socket.socket]
 
 
 def close(ctx: golang.Context, sock: socket.socket) -> None:
-    """Close a connection of `dial`. This may wait for the server, at most one second."""
+    """Close a connection of `dial`. The function may wait for the server, at most one second."""
     with let_others(ctx):
         sock.close()
 

@@ -215,7 +215,7 @@ class DesiredStateOfWorldPopulator:
     def begin_pod(self, pod_name: str) -> None:
         """Record that the pod's worker needs the pod's volumes from now on, and process the pod again.
 
-        This also sets up those volumes again whose content changes, such as downwardAPI volumes.
+        The call also sets up again the volumes whose content changes, such as downwardAPI volumes.
         """
         with self._lock:
             self._begun_pods[pod_name] = next(self._beginnings)

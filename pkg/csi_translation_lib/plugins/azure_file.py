@@ -65,7 +65,7 @@ def _translate(
 def get_storage_account_name(secret_name: str) -> str:
     """Return the storage account in the name of a secret, or the whole name if it has another form.
 
-    This avoids a regular expression, which would take time quadratic in the name's length while it holds the
+    The function avoids a regular expression, which would take time quadratic in the name's length while it holds the
     interpreter lock.
     """
     for line in secret_name.split("\n"):

@@ -196,7 +196,7 @@ class Server:
         if self._unix_path:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._unix_path)
-            # `close` runs this again, when the path may already belong to the next server.
+            # `close` runs this step again, when the path may already belong to the next server.
             self._unix_path = ""
 
     def connections(self) -> int:

@@ -614,7 +614,7 @@ def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
 ) -> None:
     """The server reads from only a few unauthenticated clients at the same time.
 
-    This also holds after the response: the rest of an unread body may arrive byte by byte.
+    The limit also holds after the response: the rest of an unread body may arrive byte by byte.
     """
     lock, go_on = threading.Lock(), threading.Event()
     now: list[int] = [0]

@@ -20,6 +20,6 @@ class StreamHandler(Protocol):
     ) -> None:
         """Read until the stream ends, which happens at the latest when `ctx` ends.
 
-        This runs on a thread of the plugin. Raise what the stream raises.
+        The method runs on a thread of the plugin. Raise what the stream raises.
         """
         ...

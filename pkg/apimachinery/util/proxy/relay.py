@@ -382,8 +382,8 @@ class Relay:
     def write_once_drained(self, data: bytes) -> None:
         """Send this to the backend once all its output was forwarded; drop it if the backend ends before.
 
-        This is for data that the backend can do without. A backend that is done closes its connection while its kernel
-        may still have megabytes to send. The kernel discards them if any data arrives then.
+        The method is for data that the backend can do without. A backend that is done closes its connection while its
+        kernel may still have megabytes to send. The kernel discards them if any data arrives then.
         """
         self.held += data
         if len(self.held) > MAX_HELD_BYTES:

@@ -236,7 +236,7 @@ def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, mon
 def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | None) -> None:
     """Handlers receive all objects in the order of the changes.
 
-    This includes changes that arrived during the processing of others, and may have reached the store together.
+    The order includes changes that arrived during the processing of others, and may have reached the store together.
     """
     with set_feature_gate_during_test(features.feature_gate, off or features.ATOMIC_FIFO, off is None):
         run = Run()

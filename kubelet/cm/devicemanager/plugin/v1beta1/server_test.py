@@ -287,7 +287,7 @@ def test_calls_need_no_thread_of_the_library(world: _World) -> None:
 def test_plugins_register_when_the_server_is_started_again(world: _World) -> None:
     """Plugins can register after the server was stopped and started again.
 
-    This happens when another module fails to start, and all of them are started again.
+    A restart happens when another module fails to start, and all of them are started again.
     """
     world.start()
     world.server.stop()

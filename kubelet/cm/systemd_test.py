@@ -249,7 +249,7 @@ def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd_manage
             signal(1, job, UNIT, "failed", destination=bus.client),
             signal("no", "job", signature="ss", destination=bus.client),
             signal([1] * dbus.MAX_MESSAGE, signature="ai", destination=bus.client),
-            # These messages pretend to answer the next calls.
+            # These messages pretend to be replies to the next calls.
             *(signal(destination=bus.client, signature=None, reply_serial=serial) for serial in range(1, 1000)),
         ):
             stranger.send(message)
@@ -286,7 +286,7 @@ def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
 
 
 class RefusingBus:
-    """Accept every connection, and answer each message with an error, or with bytes that are not a message."""
+    """Accept every connection, and respond to each message with an error, or with bytes that are not a message."""
 
     def __init__(self, path: Path, nonsense: bytes = b"") -> None:
         self.address = f"unix:path={path}"

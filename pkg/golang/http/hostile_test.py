@@ -74,7 +74,6 @@ class Server:
 @contextlib.contextmanager
 def serving(seconds: int = 0) -> Iterator[Server]:
     """Run a server; `seconds` limits its processor time, and 0 means no limit."""
-
     # The parent sets the limit. Code between fork and exec would make gRPC's library, which other tests of this process
     # load, restart its threads in the child.
     process = subprocess.Popen([sys.executable, "-c", SERVER], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -283,7 +283,7 @@ def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service:
 def test_calls_need_no_thread(make: Make, tmp_path: Path) -> None:
     """A call needs no new thread of gRPC's library.
 
-    If gRPC fails to start a thread, the connection never answers again.
+    If gRPC fails to start a thread, the connection never delivers a response again.
     """
     plugin = dra_plugin.DRAPlugin(DRIVER, f"{tmp_path}/dra.sock", V1, 30)
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver, out_of_threads_here():

@@ -166,7 +166,8 @@ class PluginClient:
     ) -> Future[_Response]:
         """Call the plugin without waiting for the response; see DevicePlugin.begin.
 
-        The call runs on a thread of this module: if gRPC fails to start a thread, the connection never answers again.
+        The call runs on a thread of this module: if gRPC fails to start a thread, the connection never delivers a
+        response again.
         """
         answer: Future[_Response] = Future()
 

@@ -193,7 +193,7 @@ _NO_TEXT = b"\x0a\x03\x0a\x01\xff"
 
 
 def _plugin_with_lists(world: _World, lists: Callable[[Any, grpc.ServicerContext], Iterator[bytes]]) -> grpc.Server:
-    """Start a plugin at p.sock that answers ListAndWatch with the messages that `lists` yields, as bytes."""
+    """Start a plugin at p.sock that responds to ListAndWatch with the messages that `lists` yields, as bytes."""
     server = grpc.server(futures.ThreadPoolExecutor(8))
     methods: dict[str, Any] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
@@ -268,7 +268,7 @@ def test_plugin_that_no_thread_is_left_for(world: _World) -> None:
 def test_calls_need_no_thread_of_the_library(world: _World) -> None:
     """A call needs no new thread of gRPC's library.
 
-    If gRPC fails to start a thread, the connection never answers again, and cannot be closed.
+    If gRPC fails to start a thread, the connection never delivers a response again, and cannot be closed.
     """
     answer = pluginapi.AllocateResponse()
     answer.container_responses.add()

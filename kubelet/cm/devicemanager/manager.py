@@ -176,8 +176,8 @@ class ManagerImpl:
         self._all_devices = ResourceDeviceInstances()
         self._healthy_devices: dict[str, set[str]] = {}
         self._unhealthy_devices: dict[str, set[str]] = {}
-        # `_awaited` maps each resource whose plugin is expected back to the time since when the manager waits for its
-        # list.
+        # `_awaited` maps each resource whose plugin is expected back to the time at which the manager began to wait for
+        # its list.
         self._awaited: dict[str, float] = {}
         # `_waiting_pods` maps such a resource to the pods that wait for it.
         self._waiting_pods: dict[str, set[str]] = {}

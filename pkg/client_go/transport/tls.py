@@ -62,7 +62,7 @@ class KeyPair:
                 raise ValueError(f"cannot use the client certificate with its key: {err}") from err
 
 
-# A `_Source` holds the files and the certificate of which a context was made.
+# A `_Source` holds the files and the certificate from which a context was made.
 _Source = tuple[_Stamp, ClientCertificate | None]
 
 

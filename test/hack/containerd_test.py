@@ -27,8 +27,9 @@ def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two run directories whose search starts at the same subnet get different ones, even before the first has a
-    bridge.
+    """Two run directories get different subnets, although both searches start at the same one.
+
+    This holds even before the first run directory has a bridge.
     """
     layouts = [containerd.Layout(tmp_path / name) for name in ("one", "two")]
     tags = {"one": "0105", "two": "0205"}
@@ -42,8 +43,9 @@ def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_mount_points_may_have_any_names() -> None:
-    r"""A mount point may contain a carriage return, as with the subPath "a\rb" of a pod, which once made the parser
-    fail.
+    r"""A mount point may contain a carriage return, which once made the parser fail.
+
+    A pod with the subPath "a\rb" has such a mount point.
     """
     begin, end = b"36 35 98:0 / ", b" rw - ext4 /dev/sda rw\n"
     names = [b"/a\rb", rb"/two\040words", rb"/back\134slash", b"/\xff"]

@@ -371,8 +371,9 @@ def test_functions_of_two_releases(releases: Callable[..., None]) -> None:
 
 
 def test_constants_of_two_releases(releases: Callable[..., None]) -> None:
-    """A group of constants that has grown or was divided is the same one. The constants that a group has lost have a
-    row.
+    """A group of constants that has grown or was divided is the same one.
+
+    The constants that a group has lost have a row.
     """
     releases(
         now=[

@@ -95,9 +95,10 @@ def test_comment_of_several_words_ends_with_a_full_stop(text: str, wrong: bool) 
 def test_misspelt_word_is_found() -> None:
     path = prose.ROOT / ".build/misspelt.py"
     path.parent.mkdir(exist_ok=True)
-    path.write_text("# The kubelet recieves pods.\n")
+    misspelt = "reci" + "eves"
+    path.write_text(f"# The kubelet {misspelt} pods.\n")
     try:
-        assert "recieves ==> receives" in "\n".join(verify_prose.spelling([path]))
+        assert f"{misspelt} ==> receives" in "\n".join(verify_prose.spelling([path]))
     finally:
         path.unlink()
 

@@ -383,7 +383,7 @@ class ActualStateOfWorld:
     def mark_remount_begun(self, pod_name: str, volume_name: str) -> None:
         """Record that the operation that starts now covers all remounts requested so far.
 
-        DIVERGES (fault of Go): a remount that is requested while another one is running takes place after that one.
+        DIVERGES (fault of Go): a remount that is requested while another one is running takes place after it.
         Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).AddPodToVolume: in the Go
         kubelet the end of the running remount also counts as the end of the one requested meanwhile.
         Why: the running one may have read a secret or config map before it changed; the pod would then keep the old

@@ -30,7 +30,7 @@ from pkg.client_go.tools import cache, clientcmd, record
 
 NODE = "bench"
 NAMESPACE = "default"
-# No DNS server answers at this address, but pods need one in their configuration.
+# Pods need a DNS server in their configuration. None listens at this address.
 CLUSTER_DNS = "10.96.0.10"
 _TIMEOUT = 120.0
 # Short operations are repeated this often. The result is the median.
@@ -168,7 +168,7 @@ def start_to_node_ready_seconds() -> float:
 
 
 def pod_lives() -> dict[str, float]:
-    """Return the seconds until a pod is ready and until it is gone, and its calls by verb and resource."""
+    """Return the seconds until a pod is ready and until it is gone, and the calls for it by verb and resource."""
     with hollow_node() as (server, kubelet, client):
         start_until_ready(kubelet, client)
         pods = Pods(client)
@@ -210,7 +210,7 @@ def burst(count: int = 100) -> dict[str, float]:
 
 
 def idle(count: int = 50, seconds: float = 60.0) -> dict[str, float]:
-    """Return the cost of an idle kubelet, and its calls of the API server."""
+    """Return the cost of an idle kubelet, and its calls to the API server."""
     with hollow_node() as (server, kubelet, client):
         start_until_ready(kubelet, client)
         pods = Pods(client)
@@ -263,9 +263,9 @@ class _NoObserver:
 
 
 def _pod_source(ctx: golang.Context) -> cache.UndeltaStore[v1.Pod]:
-    """Return the store to which a reflector writes, with the merge of the sources behind it.
+    """Return the store to which a reflector writes.
 
-    A consumer receives the updates.
+    The store passes the pods to a merge of the sources, and a consumer receives the updates.
     """
     mode = kubeletconfig.POD_CONFIG_NOTIFICATION_INCREMENTAL
     pod_config = kubeletconfig.PodConfig(mode, record.StandaloneRecorder(), _NoObserver())

@@ -1,6 +1,6 @@
 """Run the test API server as a separate process, so that its cost does not count as the kubelet's.
 
-Each line on its standard input is a command, and it answers each with a line of JSON.
+The process reads commands from its standard input, one a line, and writes a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class APIServer:
-    """Control the API server's process. `admin_kubeconfig` is that of a user with all permissions."""
+    """Control the API server's process. `admin_kubeconfig` is the kubeconfig of a user with all permissions."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "apiserver.log"
@@ -44,7 +44,7 @@ class APIServer:
         self._ask("clear", "")
 
     def calls(self, node: str) -> dict[str, int]:
-        """Return the number of answered calls of a node's kubelet, by verb and resource: {"patch pods/status": 3}."""
+        """Return the number of finished calls of a node's kubelet, by verb and resource: {"patch pods/status": 3}."""
         found: dict[str, int] = self._ask("calls", f"system:node:{node}")
         return found
 

@@ -1,7 +1,7 @@
 """Measure a full node whose pods share too little memory while one of them takes all of it.
 
-The figures are the evicted pods and the lateness of the sync loop. This needs root and a containerd. The pods' cgroup
-has a limit, so the machine's own memory is not at risk.
+The figures are the number of evicted pods and the lateness of the sync loop. The benchmark needs root and a containerd.
+The pods' cgroup has a limit, so the machine's own memory is not at risk.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from framework.sync_loop import Ticks
 from framework.waiting import wait_for
 
 # These are, in MiB, the memory of all pods, the amount that must stay available, and the amount that the hog takes in
-# each step; and the number of steps.
+# each step. The last value is the number of steps.
 _SHARED, _LEFT, _STEP, _STEPS = 1536, 512, 64, 18
-# These are the seconds of the loop without pressure, for comparison, and the seconds after the hog's eviction.
+# The sync loop runs without pressure for `_CALM` seconds, for comparison. The measurement continues for `_AFTERWARDS`
+# seconds after the hog's eviction.
 _CALM, _AFTERWARDS = 15.0, 12.0
 _TIMEOUT = 180.0
 
@@ -30,8 +31,8 @@ _TIMEOUT = 180.0
 def pressure(count: int = 110) -> dict[str, float]:
     """Return figures of the eviction of a pod that takes all memory.
 
-    These are the seconds until its eviction, the lateness of the loop's ticks, and the evictions and restarts of other
-    pods.
+    The figures are the seconds until the pod's eviction, the lateness of the loop's ticks, and the evictions and
+    restarts of other pods.
     """
     with tempfile.TemporaryDirectory(prefix="bench.") as name, Cluster(Path(name, "cluster")) as cluster:
         history, containerd = PodHistory(cluster.store), Containerd(Path(name))

@@ -15,7 +15,7 @@ _BATCH = 200
 
 
 def selects_with_default_per_second(seconds: float = 1.0) -> float:
-    """Look at 7 idle channels, as many as the kubelet's sync loop has, with nothing to receive."""
+    """Select with a default among 7 idle channels, as many as the kubelet's sync loop has."""
     cases: list[golang.Case] = [golang.Channel(1) for _ in range(6)]
     cases.append(golang.Ticker(3600).channel)
     return _rate(lambda: golang.select(*cases, default=True), seconds)
@@ -40,13 +40,13 @@ def hand_offs_per_second(seconds: float = 1.0) -> float:
 
 
 def select_hand_offs_per_second(seconds: float = 1.0) -> float:
-    """Send values to a thread that blocks in a select over 7 channels for each value."""
+    """Send values to a thread that receives each value in a select over 7 channels."""
     there: golang.Channel[int] = golang.Channel()
     return _select_hand_off_rate(there, there.send, seconds)
 
 
 def queue_hand_offs_per_second(seconds: float = 1.0) -> float:
-    """Send values to a thread that blocks in a select over 6 channels and a plain queue for each value."""
+    """Send values to a thread that receives each value in a select over 6 channels and a plain queue."""
     there: queue.Queue[int] = queue.Queue()
     return _select_hand_off_rate(there, there.put, seconds)
 

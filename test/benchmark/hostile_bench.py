@@ -1,8 +1,8 @@
-"""Measure the harm of the tests' worst pods and clients to a kubelet, a bystander's pod and other clients.
+"""Measure the harm that the tests' worst pods and clients do to a kubelet, a bystander's pod and other clients.
 
     PYTHONPATH=.:test .venv/bin/python test/benchmark/hostile_bench.py pods|anonymous|logs [SECONDS]
 
-This measures one of the attacks, by default for ten minutes. The attack with pods needs root and a containerd.
+This command measures one of the attacks, by default for ten minutes. The attack with pods needs root and a containerd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from framework.hostile import attack
 
 _SECONDS = 600.0
-# These are the seconds of the measurements before and after the attack.
+# The measurements before and after the attack take this many seconds.
 _CALM, _SETTLING = 30.0, 30.0
 
 ATTACKS: Mapping[str, Callable[[attack.Times], attack.Harm]] = {

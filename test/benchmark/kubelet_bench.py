@@ -1,4 +1,4 @@
-"""Measure the kubelet's cost: of relisting, of a burst of pods, of an idle node, and of its start.
+"""Measure the kubelet's cost for relisting, for a burst of pods, on an idle node, and at its start.
 
 The fake runtime is a separate process, so that the figures are the kubelet's alone.
 """

@@ -12,14 +12,14 @@ from kubelet.liveview import collector, history
 from kubelet.liveview.history import History
 from pkg.api.core import v1
 
-# These happen on an idle node every second: ticks of the sync loop and of housekeeping, the two lists of a relist, and,
-# every five seconds, a request for the runtime's status.
+# On an idle node the sync loop and housekeeping tick, and the runtime gets the two list calls of each relist and, every
+# five seconds, a request for its status.
 EVENTS_A_SECOND = 1.5
 CALLS_A_SECOND = 2.2
 
 
 def unwatched() -> dict[str, float]:
-    """Return the CPU microseconds of a record, the share of a core on an idle node, and the kB kept for 100 pods."""
+    """Return the CPU microseconds of a record, the cores that an idle node uses, and the kB that 100 pods keep."""
     event = _microseconds(_note_event(History(9)))
     calls = History(9).calls
     call = _microseconds(lambda: _note_call(calls))
@@ -32,7 +32,10 @@ def unwatched() -> dict[str, float]:
 
 
 def watched(pods: int = 100) -> float:
-    """Return the CPU milliseconds of a snapshot with `pods` pods, taken each second for any number of viewers."""
+    """Return the CPU milliseconds of a snapshot of `pods` pods.
+
+    The live view takes a snapshot once a second, however many viewers there are.
+    """
     from kubelet.liveview.testing import ObservedKubelet
     from kubelet.testing import new_pod
 

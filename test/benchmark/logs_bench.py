@@ -44,7 +44,7 @@ class _Nowhere:
 
 
 def reading() -> dict[str, float]:
-    """Return the MB of a log file per second of CPU for different requests, without the network."""
+    """Return, for different requests, how many MB of a log file the kubelet reads per CPU second, without the network."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="bench.") as directory:
         log = Path(directory, "0.log")
@@ -71,7 +71,7 @@ def _fill(log: Path) -> None:
 
 
 def following() -> dict[str, float]:
-    """Return the seconds from the writing of a line to its arrival, and the kubelet's resource usage meanwhile."""
+    """Return the seconds from the writing of a line to its arrival, and the kubelet's resource usage until then."""
     with _hollow_kubelet() as kubelet:
         found = {"a whole log for one before, MB a second": _download(kubelet)}
         memory = process_status(kubelet.pid, "VmRSS")

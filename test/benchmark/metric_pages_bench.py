@@ -54,7 +54,7 @@ class _Node:
     def get_requested_containers_info(
         self, container_name: str, options: v2.RequestOptions
     ) -> dict[str, info.ContainerInfo]:
-        """Return the figures, read again each time."""
+        """Return the figures, read from the files again at each call."""
         anew = v2.RequestOptions(count=options.count, recursive=options.recursive, max_age=0)
         return self._manager.get_requested_containers(container_name, anew)
 
@@ -65,7 +65,7 @@ class _Node:
 def cadvisor_page() -> dict[str, float]:
     """Return the CPU milliseconds of a page and of the reading of its figures, and the page's size in MB.
 
-    The times are each the best of several.
+    Each time is the best of several.
     """
     with tempfile.TemporaryDirectory(prefix="bench.", dir="/dev/shm") as directory:
         node = _Node(Path(directory))

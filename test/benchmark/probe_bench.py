@@ -65,7 +65,7 @@ class Servers:
 def new_pod(number: int, servers: Servers | None) -> dict[str, Any]:
     """Return a pod of two containers with three probes: exec, HTTP, and TCP or gRPC in turn.
 
-    Without servers it has no probe.
+    If `servers` is None, the pod has no probe.
     """
     first: dict[str, Any] = {"name": "c", "image": IMAGE, "command": ["sleep", "100000"]}
     second = {**first, "name": "d"}
@@ -167,7 +167,7 @@ def quantile(share: float, buckets: dict[float, float]) -> float:
 
 
 def gaps(arrivals: dict[str, list[float]]) -> list[float]:
-    """Return by how much the times between two probes of a pod differ from the period, sorted."""
+    """Return, sorted, by how much the intervals between a pod's probes differ from the period."""
     return sorted(abs(b - a - _PERIOD) for times in arrivals.values() for a, b in itertools.pairwise(times))
 
 
@@ -235,7 +235,7 @@ def crowd(pods: int = 250, seconds: float = 30.0) -> dict[str, float]:
 class Patient(http.server.ThreadingHTTPServer):
     """Serve a container's health over HTTP.
 
-    The health can be switched, and the first answer after the switch is recorded.
+    The health can be switched. The server records the first response after a switch.
     """
 
     daemon_threads = True
@@ -248,7 +248,7 @@ class Patient(http.server.ThreadingHTTPServer):
         self._thread = golang.go(self.serve_forever, 0.05, name="bench-patient")
 
     def switch(self, healthy: bool) -> float:
-        """Switch the health, and return the monotonic time at which the first probe has its new answer."""
+        """Switch the health, and return the monotonic time at which the first probe got the new response."""
         with self._lock:
             self._healthy, self._answered = healthy, None
             assert self._lock.wait_for(lambda: self._answered is not None, 10)
@@ -256,12 +256,12 @@ class Patient(http.server.ThreadingHTTPServer):
             return self._answered
 
     def answer(self) -> int:
-        """Return the status for the next answer."""
+        """Return the status code of the next response."""
         with self._lock:
             return 200 if self._healthy else 500
 
     def note(self, status: int) -> None:
-        """Record an answer that has been sent."""
+        """Record that a response has been sent."""
         with self._lock:
             if self._answered is None and (status == 200) == self._healthy:
                 self._answered = time.monotonic()
@@ -324,7 +324,7 @@ class Latest:
 
 
 def reactions(rounds: int = 10) -> dict[str, float]:
-    """Return the seconds from a probe's answer until the API server shows its effect, on an otherwise idle node."""
+    """Return the seconds from a probe's response until the API server shows its effect, on an otherwise idle node."""
     with api_bench.hollow_node() as (_, kubelet, client):
         api_bench.start_until_ready(kubelet, client)
         patient, latest = Patient(), Latest(client)
@@ -350,7 +350,7 @@ def probed_pod(name: str, patient: Patient) -> v1.Pod:
 def readiness_reactions(
     patient: Patient, latest: Latest, client: kubernetes.Clientset, rounds: int
 ) -> dict[str, float]:
-    """Measure the time from a readiness probe's changed answer to the change of the pod's condition."""
+    """Measure the time from a readiness probe's changed response to the change of the pod's condition."""
     name = "readiness"
     client.core_v1.pods(api_bench.NAMESPACE).create(golang.background(), probed_pod(name, patient))
     latest.wait(name, api_bench.is_ready)

@@ -1,7 +1,7 @@
-"""Answer the benchmark's probes from a separate process: HTTP and TCP on one port, gRPC health on another.
+"""Serve the benchmark's probes from a separate process: HTTP and TCP on one port, gRPC health on another.
 
-The first line on its standard output has the two ports. Each later line answers a line on its standard input, with the
-arrival times of the HTTP probes of each pod since the line before.
+The first line on its standard output has the two ports. For each line on its standard input, the program then writes a
+line with the arrival times of each pod's HTTP probes since the line before.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ arrivals: dict[str, list[float]] = collections.defaultdict(list)
 
 
 async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer a request. A TCP probe, which sends nothing, gets no answer."""
+    """Respond to a request. A TCP probe sends nothing and gets no response."""
     began = time.monotonic()
     try:
         request = await reader.readuntil(b"\r\n\r\n")
         arrivals[request.split(maxsplit=2)[1].decode()].append(began)
         writer.write(_OK)
         await writer.drain()
-        # The side that closes first keeps the port for a minute. On this side there are enough ports.
+        # The side that closes a connection first keeps the port for a minute. This side has enough ports.
         await reader.read()
     except (asyncio.IncompleteReadError, ConnectionError):
         return

@@ -38,7 +38,7 @@ def streaming() -> dict[str, float]:
         for name, once in (("stdout", bench.stdout), ("stdin", bench.stdin), ("port", bench.port)):
             direct, through = [], []
             cpu = cpu_seconds(kubelet.pid)
-            # The two alternate because the speed of the machine varies.
+            # The two measurements alternate because the speed of the machine varies.
             for _ in range(_REPEATS):
                 direct.append(once(False))
                 through.append(once(True))

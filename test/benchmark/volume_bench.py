@@ -1,4 +1,4 @@
-"""Measure the cost of volumes made of API objects: the time until they are mounted, and the calls for that.
+"""Measure the cost of volumes whose content is API objects: the time until they are mounted, and the API calls.
 
 The API server and the fake runtime are separate processes. The kubelet's log shows when it saw a pod and when all
 volumes of the pod were mounted.
@@ -28,7 +28,7 @@ _POD = re.compile(rf"\b{NAMESPACE}/([a-z0-9-]+)")
 
 
 def mounting(count: int = 100) -> dict[str, float]:
-    """Return figures of pods that are created at once, each with five projected volumes.
+    """Return figures of pods that are created at the same time, each with five projected volumes.
 
     All pods share five config maps and five secrets. Each pod also has its own config map and a token.
     """
@@ -119,7 +119,7 @@ def _seconds_to_mounted(log: Path, names: list[str]) -> Iterator[float]:
             for name in _POD.findall(line):
                 known.setdefault(name, datetime.strptime(at[1], "%H:%M:%S.%f"))
     for name in names:
-        # The difference is right even if a day ends in between.
+        # The log has only times of day. `seconds` is right even if midnight lies between the two times.
         yield (mounted[name] - added[name]).seconds + (mounted[name] - added[name]).microseconds / 1e6
 
 

@@ -53,7 +53,7 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 class Call:
     """Describe a call.
 
-    `began` and `ended` are the numbers of its lines in the log; `code` is empty if it never ended.
+    `began` and `ended` are the numbers of the call's lines in the log. `code` is empty if the call never ended.
 
     `marks` is the number of marks before the call.
     """

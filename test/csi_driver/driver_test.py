@@ -43,7 +43,7 @@ def driver(folder: Path) -> Iterator[CSIDriver]:
 
 
 class Client:
-    """Make the kubelet's calls for one volume, on a separate channel."""
+    """Make the calls that the kubelet makes for one volume, on a separate channel."""
 
     def __init__(self, driver: CSIDriver, volume: str = "v", block: bool = False) -> None:
         self._channel = grpc.insecure_channel(f"unix://{driver.socket}")
@@ -173,7 +173,7 @@ def test_life_of_a_disk(driver: CSIDriver, disk: Client) -> None:
 
 
 def test_nothing_is_left_of_what_a_test_did_not_undo(driver: CSIDriver, disk: Client, client: Client) -> None:
-    """The clean-up removes everything, including the loop devices by which a kubelet keeps devices open."""
+    """The clean-up removes everything, including the loop devices with which a kubelet keeps devices open."""
     for each in (disk, client):
         each.stage()
         each.publish()
@@ -255,7 +255,7 @@ def test_a_call_that_waits(driver: CSIDriver, client: Client) -> None:
 @pytest.mark.parametrize("where", [faults.BEFORE, faults.DURING, faults.AFTER])
 @pytest.mark.parametrize("block", [False, True], ids=["mount", "block"])
 def test_death_at_every_call(driver: CSIDriver, client: Client, disk: Client, where: str, block: bool) -> None:
-    """A driver that was killed during a call completes the call when it is repeated."""
+    """If a driver is killed during a call, the restarted driver completes the repeated call."""
     asking = disk if block else client
     for step in (asking.stage, asking.publish, asking.unpublish, asking.unstage):
         method = f"Node{step.__name__.capitalize()}Volume"

@@ -30,10 +30,13 @@ class FaultError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """Describe a fault of the next calls of a method: `where` in the call it happens, what happens, and to how many.
+    """Describe a fault of the next calls of a method.
 
-    - before: the call has done nothing yet; during: it has done half of its work; after: it has done all of its work
-      but not answered.
+    `where` is the point of the call at which the fault happens:
+
+    - before: the call has done nothing yet.
+    - during: the call has done half of its work.
+    - after: the call has done all of its work but has not returned.
     """
 
     what: str
@@ -54,7 +57,7 @@ class Faults:
     def meet(self, method: str, volume: str, where: str) -> None:
         """Apply a fault at this point of a call, if there is one.
 
-        Raise FaultError, or do not return from a fault that kills.
+        Raise FaultError for a fault that fails the call. The method does not return from a fault that kills the driver.
         """
         for name in (of_volume(method, volume), method):
             fault = self._take(name, where)
@@ -89,7 +92,7 @@ class Faults:
 
 
 def of_volume(method: str, volume: str) -> str:
-    """Return the name of the files for calls of a method for one volume, or for any volume if it is ""."""
+    """Return the name of the files for calls of a method: for one volume, or for any volume if `volume` is ""."""
     return f"{method}@{volume}" if volume else method
 
 

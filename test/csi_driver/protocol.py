@@ -1,9 +1,9 @@
-"""Check the order of a kubelet's calls for a volume in a log, whatever was killed in between.
+"""Check the order of a kubelet's calls for a volume in a log, even if the kubelet or the driver was killed in between.
 
-A call that never ended, or whose error does not say how far it came, may have done all of its work or nothing. The
-calls after it may be those that follow either. So there are paths where a volume certainly is, and paths where it
-possibly is. A process that was killed may not know what it has done: after a mark, a call that undoes something may be
-repeated.
+A call that never ended, or whose error does not say how far the call came, may have done all of its work or nothing.
+The next calls may be correct for either case. So there are paths where a volume certainly is, and paths where it
+possibly is. A kubelet that was killed may not know what it has done: after a mark, it may repeat a call that undoes
+something.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from csi_driver.calls import Call
 from csi_driver.services import EPHEMERAL
 
-# These codes, which include the end of the driver, do not say whether the call did its work.
+# These codes do not say whether the call did its work. The empty one means that the driver ended during the call.
 _OPEN = ("", "CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 _OPERATIONS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 
@@ -44,7 +44,7 @@ def left(calls: Sequence[Call]) -> dict[str, set[str]]:
 
 
 def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
-    # The volume is certainly at the first paths, and possibly at the others.
+    # The volume is certainly staged at the paths in `staged`, and possibly staged or published at the others.
     staged: set[str] = set()
     maybe_staged: set[str] = set()
     maybe_published: set[str] = set()

@@ -15,9 +15,9 @@ METHODS = {
 
 
 def log(text: str) -> list[Call]:
-    """Parse calls of the form `publish/pods/b=ABORTED`. The path and `=OK` are optional, and `=` means without end.
+    """Parse calls of the form `publish/pods/b=ABORTED`. The path and `=OK` are optional.
 
-    `|` is a mark. A call that ends in `+` lasts until the next one has ended.
+    A call that ends in `=` never ends, and a call that ends in `+` lasts until the next one has ended. `|` is a mark.
     """
     found: list[Call] = []
     marks, line, lasting = 0, 0, []

@@ -45,7 +45,7 @@ class Settings:
 
 
 class Handler:
-    """Log calls, apply their faults, and answer errors."""
+    """Log calls, apply their faults, and return errors."""
 
     def __init__(self, log: CallLog, met: Faults) -> None:
         self._log = log

@@ -30,7 +30,7 @@ def listen(socket: Path) -> grpc.Server:
 
 
 def serve(driver: grpc.Server, registrar: grpc.Server, registration: Path, ended: threading.Event) -> None:
-    """Serve until the event is set. `registration` is the registrar's socket, by which kubelets find the driver."""
+    """Serve until the event is set. `registration` is the registrar's socket, where kubelets find the driver."""
     driver.start()
     registrar.start()
     print("serving", flush=True)

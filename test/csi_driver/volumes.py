@@ -1,7 +1,7 @@
 """Operate on volumes. Every operation can be repeated, after success and after a kill in the middle.
 
-A volume is created with its first use. Its directory has `data`, or `disk` for a block device, and `size`. The driver
-reads the mounts from the kernel every time, because it may have been killed before.
+The driver creates a volume at its first use. The volume's directory has `data`, or `disk` for a block device, and
+`size`. The driver reads the mounts from the kernel every time, because the driver may have been killed before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VolumeError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """Describe a usage in bytes or in inodes."""
+    """Describe the usage of a volume in bytes or in inodes."""
 
     total: int
     used: int
@@ -83,7 +83,10 @@ class Volumes:
         return bool(_device(self._directory / volume / "disk")) if block else is_mounted(staging)
 
     def publish(self, volume: str, source: Path | None, target: Path, read_only: bool, block: bool, half: Step) -> None:
-        """Mount the staged volume, or the volume itself if it is not staged, at a target, which is created."""
+        """Mount a volume at a target, which the method creates.
+
+        The source is the staged volume, or the volume itself if it is not staged.
+        """
         if block:
             found = _device(self._make(volume, block))
             target.touch()
@@ -117,7 +120,7 @@ class Volumes:
             shutil.rmtree(self._directory / volume)
 
     def complaint(self, volume: str) -> str:
-        """Return the problem of the volume that a test has written to `abnormal`."""
+        """Return the problem that a test has written to the volume's file `abnormal`."""
         path = self._directory / volume / "abnormal"
         return path.read_text() if path.exists() else ""
 
@@ -137,7 +140,7 @@ class Volumes:
         return int((self._existing(volume) / "size").read_text())
 
     def usage(self, volume: str) -> tuple[Usage, Usage]:
-        """Return the usage in bytes and in inodes."""
+        """Return the volume's usage in bytes and in inodes."""
         data = self._existing(volume) / "data"
         files = [path for path in data.rglob("*") if path.is_file()]
         used = sum(path.stat().st_size for path in files)

@@ -1,1 +1,1 @@
-"""Run a device plugin for tests as a process that offers devices and that files control."""
+"""Run a device plugin for tests. The plugin is a process that offers devices, and files control it."""

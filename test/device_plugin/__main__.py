@@ -1,8 +1,8 @@
 """Run the plugin as a program, which serves until SIGTERM.
 
-In its state directory, `devices` has a line for each device, with its ID and Healthy or Unhealthy, and may change at
-any time. The files `hang` and `fail` apply to the next calls of Allocate. The plugin writes a line for each call to
-`calls`.
+In the program's state directory, the file `devices` has a line for each device, with its ID and Healthy or Unhealthy,
+and may change at any time. The files `hang` and `fail` apply to the next calls of Allocate. The plugin writes a line
+for each call to `calls`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _PERIOD = 0.05
 
 @dataclass(frozen=True)
 class Work:
-    """Prepare and unprepare claims. Every step can be repeated."""
+    """Prepare and unprepare claims. The kubelet may repeat every step."""
 
     name: str
     pool: str
@@ -128,7 +128,10 @@ class V1Beta1(v1beta1_grpc.DRAPluginServicer):
 
 
 class Health(health_grpc.DRAResourceHealthServicer):
-    """Report all devices whenever the file changes. It is a list of objects with `device`, `health` and `message`."""
+    """Report all devices whenever the file of their health changes.
+
+    The file has a list of objects with `device`, `health` and `message`.
+    """
 
     def __init__(self, work: Work, ended: threading.Event) -> None:
         self._work = work

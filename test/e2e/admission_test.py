@@ -37,7 +37,7 @@ def with_sysctl(name: str, sysctl: str, value: str) -> Manifest:
 
 
 def devices(name: str, count: int, script: str = LIVES, **spec: object) -> Manifest:
-    """Return a pod that requests devices, and memory in proportion. The smaller pod is the one with less memory."""
+    """Return a pod that requests devices, and 16 MiB for each. Preemption picks the pod with the least memory first."""
     amounts = {DEVICE: str(count), "memory": f"{16 * count}Mi"}
     return pod(name, teller(script, resources={"requests": amounts, "limits": amounts}), grace=20, **spec)
 

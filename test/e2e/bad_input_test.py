@@ -1,7 +1,8 @@
 """Test probes and images that cannot work: events name the container and the reason, and nothing is left behind.
 
 A fixture creates all pods, and each test then checks its own pod. The last test compares the kubelet's threads and
-files with those at the start. hooks_test.py covers hooks, and registry_test.py pull secrets, that cannot work.
+files with those at the start. hooks_test.py covers hooks that cannot work, and registry_test.py covers pull secrets
+that cannot.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def _pods(before: tuple[int, int], both_ways: dict[str, Pods]) -> None:
         "much": {"exec": {"command": ["sh", "-c", "yes | head -c 1000000; exit 1"]}},
         "endless": {"exec": {"command": ["sh", "-c", "i=0; while true; do echo $((i += 1)); sleep 0.01; done"]}},
     }
-    # Events of one pod are rate-limited. Only the two containers whose timeouts are counted are probed often, because
-    # events of the others would crowd theirs out.
+    # The events of one pod are rate-limited. Only the two containers whose timeouts the test counts have frequent
+    # probes, because events of other containers would crowd out their events.
     seldom = {"periodSeconds": 30}
     probed = [sleeper(name, readinessProbe={**probe, **SECONDS, **seldom}) for name, probe in bad.items()]
     periods = {"much": seldom}
@@ -91,7 +92,7 @@ def test_output_is_cut(pods: Pods) -> None:
 
 @pytest.mark.parametrize("name", ["no-end", "endless"])
 def test_command_without_end_times_out(pods: Pods, name: str) -> None:
-    """A probe times out if its command does not end, even if the command writes all the time."""
+    """A probe times out if its command does not end, even if the command writes output all the time."""
     message = "Readiness probe failed: command timed out: .*timed out after 1s"
     pods.wait_for_event("loud", "Unhealthy", message, f"spec.containers{{{name}}}")
 
@@ -129,7 +130,7 @@ def timed_out(pods: Pods, field: str) -> int:
 
 
 def commands_beside(pid: int) -> list[str]:
-    """List the command lines of all processes in the same PID namespace as the given process."""
+    """List the command lines of all processes in the PID namespace of the given process."""
     namespace = Path(f"/proc/{pid}/ns/pid").readlink()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -137,7 +138,7 @@ def commands_beside(pid: int) -> list[str]:
             if (process / "ns/pid").readlink() == namespace:
                 found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            # The process has ended meanwhile.
+            # The process has ended since the listing.
             continue
     return found
 

@@ -43,7 +43,7 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     core.delete_namespaced_pod(NAMES[0], namespace.name)
     local.kubelet.start()
 
-    # Both the new and the deleted pod show that the kubelet works again.
+    # A pod that starts and a pod that is deleted show that the kubelet works again.
     namespace.wait_for_running("meanwhile")
     namespace.wait_deleted(NAMES[0])
     heartbeat = nodes.wait_for(

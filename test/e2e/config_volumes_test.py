@@ -1,4 +1,4 @@
-"""Test the files, as containers see them, of volumes from config maps, secrets, tokens and fields of the pod.
+"""Test the files that containers see in volumes from config maps, secrets, tokens and fields of the pod.
 
 - content, modes and owners: test_files
 - the form that an atomic change needs: test_files_are_links_into_a_directory_that_can_be_swapped

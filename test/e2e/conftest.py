@@ -78,7 +78,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """Yield the cluster that KUBECONFIG names, or a local one that is removed after the last test.
+    """Yield the cluster that KUBECONFIG names, or a local cluster that is removed after the last test.
 
     If a test failed, the fixture keeps the logs of the local cluster in .build/e2e. Each of several pytest processes
     makes a cluster of its own.
@@ -157,7 +157,7 @@ def new_namespace(environment: Environment) -> Iterator[Callable[[str], Namespac
 
 @pytest.fixture(scope="module")
 def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
-    """Yield the namespace of a file's tests. It is deleted when they have ended, while other tests run."""
+    """Yield the namespace of a file's tests. When they have ended, delete the namespace while other tests run."""
     made = new_namespace(Path(request.module.__file__).stem.removesuffix("_test").replace("_", "-"))
     yield made
     made.close()
@@ -184,7 +184,7 @@ def pods(request: pytest.FixtureRequest, both_ways: dict[str, Pods]) -> Pods:
 def used_kubelet(environment: Environment, new_namespace: Callable[[str], Namespace]) -> None:
     """Run a pod and delete it, so that the kubelet has started every thread that it starts on first use.
 
-    The kubelet's node may be Ready before that.
+    The node may be Ready before the kubelet has started these threads.
     """
     namespace = new_namespace("first-use")
     namespace.create(pod("first", sleeper()))

@@ -250,9 +250,9 @@ def hungry() -> Manifest:
 
 
 def ends(pods: Pods, name: str) -> list[V1ContainerStateTerminated]:
-    """List the ends of a container of the hungry pod that the API server has received.
+    """List all terminated states of a container of the hungry pod that the API server has received.
 
-    A single end says nothing about the reason: containerd up to 2.2 sometimes misses the kernel's OOM event if the
+    A single state says nothing about the reason: containerd up to 2.2 sometimes misses the kernel's OOM event if the
     container ends with it. Then containerd reports the reason Error.
     """
     states = [look(each.object, name) for each in pods.history("hungry") for look in (terminated, last_terminated)]
@@ -318,7 +318,7 @@ def test_failing_init_container_fails_the_pod_that_is_never_restarted(pods: Pods
 
 @pytest.mark.local
 def test_sidecars_start_in_order(pods: Pods) -> None:
-    """Each init container starts when the one before has ended or, as a sidecar, has started. Main starts last."""
+    """Each init container starts when the previous one has ended or, as a sidecar, has started. Main starts last."""
     found = pods.wait_for_running("sidecars")
 
     logs = [pods.log("sidecars", name) for name in ("one", "plain", "two", "main")]
@@ -552,7 +552,10 @@ def test_container_that_takes_too_much_memory_is_killed_alone(pods: Pods) -> Non
 
 @pytest.mark.local
 def test_process_that_takes_too_much_memory(pods: Pods) -> None:
-    """With cgroups v2 all processes of the container die. Otherwise only that process dies, which its parent learns."""
+    """With cgroups v2 the kernel kills all processes of the container. Otherwise it kills one process.
+
+    The parent of that process survives and reports its end.
+    """
     if V2:
         pods.wait_for("hungry", "the parent killed", lambda _: was_killed_for_memory(pods, "parent"))
         assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(137, None)}

@@ -39,7 +39,7 @@ def storage(environment: Environment) -> StorageV1Api:
 
 @pytest.fixture(scope="module")
 def drivers(local: LocalCluster, storage: StorageV1Api, namespace: Namespace) -> Iterator[dict[str, CSIDriver]]:
-    """Yield one driver with every capability and one with none."""
+    """Yield a driver with every capability and a driver with none."""
     _put_driver(
         storage,
         DRIVER,
@@ -196,7 +196,7 @@ def test_driver_gets_tokens_of_the_pods_account(namespace: Namespace, driver: CS
 
 
 def test_driver_that_wants_nothing(namespace: Namespace, drivers: dict[str, CSIDriver]) -> None:
-    """The driver without capabilities gets no attachment, no staging, no pod name and no group."""
+    """A driver without capabilities gets no attachment, no staging, no pod name and no group."""
     assert told(namespace, "plain") == "content\n0\n"
     plain = drivers[PLAIN]
     volume = handle(namespace, "plain")
@@ -289,7 +289,10 @@ def test_driver_that_fails(namespace: Namespace, driver: CSIDriver) -> None:
 
 
 def test_volume_is_published_again_for_new_tokens(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
-    """For a driver that wants it, the kubelet publishes a volume again, at the same path, and keeps what is mounted."""
+    """For a driver that wants new tokens, the kubelet publishes a volume again at the same path.
+
+    The mount stays in place.
+    """
     namespace.wait_for_running("grows")
     volume = handle(namespace, "grows")
     before = len(driver.calls(PUBLISH, volume=volume))

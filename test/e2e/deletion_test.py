@@ -128,7 +128,7 @@ def test_forced_deletion_frees_the_name_at_once(core: CoreV1Api, namespace: Name
 
     core.delete_namespaced_pod("forced", namespace.name, grace_period_seconds=0)
 
-    # This is long before its grace period ends.
+    # This timeout is much shorter than the pod's grace period.
     namespace.wait_deleted("forced", timeout=20)
     namespace.create(pod("forced", sleeper()))
     (second,) = namespace.wait_for_running("forced")
@@ -155,7 +155,7 @@ def test_crashing_pod_goes_without_waiting_for_its_back_off(core: CoreV1Api, nam
     core.delete_namespaced_pod("crashing", namespace.name)
 
     namespace.wait_deleted("crashing")
-    # The pod does not wait for its grace period either.
+    # A crashing pod does not wait for its grace period either.
     assert seconds_to_end(namespace, "crashing", begun) < 30
 
 

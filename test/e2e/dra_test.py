@@ -49,7 +49,7 @@ def start(namespace: Namespace, manifest: Manifest) -> str:
     status = allocated([DRIVER], [(name, uid)], namespace.node)
     claims.patch_namespaced_resource_claim_status(name, namespace.name, {"status": status})
     binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": namespace.node}}
-    # The client expects a binding as the answer, but the server sends a status.
+    # The client expects a binding as the response, but the server sends a status.
     namespace.core.create_namespaced_pod_binding(name, namespace.name, binding, _preload_content=False)
     return str(made.metadata.uid)
 
@@ -70,7 +70,7 @@ def test_container_has_its_devices(namespace: Namespace, driver: DRADriver) -> N
         assert "DEVICE_GPU" not in seen
     request = driver.calls(PREPARE)[-1].request
     assert request == {"claims": [{"namespace": namespace.name, "uid": uid, "name": "looks"}]}
-    # Once its containers have ended, no pod uses the devices any longer.
+    # Once a pod's containers have ended, the pod no longer uses the devices.
     wait_for("the devices given back", lambda: asked(driver, UNPREPARE, "looks"), TIMEOUT, driver.describe)
     assert not [each for each in driver.prepared() if uid in each]
 

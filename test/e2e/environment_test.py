@@ -22,11 +22,11 @@ from framework.waiting import wait_for
 from kubernetes.client import CoreV1Api, V1Pod
 from kubernetes.utils import parse_quantity
 
-# Tests wait longer for a retry, because retries come only after a back-off.
+# A wait for a retry lasts longer, because retries come only after a back-off.
 AGAIN = 2 * TIMEOUT
-# This lists all variables of the container. The shell's own list would omit names that are invalid in a shell.
+# This command lists all variables of the container. The shell's own list would omit names that are invalid in a shell.
 ENVIRONMENT = "tr '\\0' '\\n' < /proc/1/environ"
-# The hostname is the first 63 characters of this name, without the hyphen at their end.
+# The hostname is the first 63 characters of this name, without a hyphen at the end.
 LONG_NAME = "a-name-that-is-longer-than-a-host-name-may-be-so-that-it-is-cut--0123456789"
 REFUSAL = "static pods may not reference configmaps"
 SERVICE_IP, SERVICE_PORT = "10.96.7.7", 8080
@@ -117,7 +117,7 @@ def make_objects(namespace: Namespace) -> None:
 
 
 def from_objects() -> list[Manifest]:
-    """List pods that refer to objects of the API server, which static pods must not do."""
+    """List the pods that refer to API objects. Static pods must not do so."""
     sources = [
         {"configMapRef": {"name": "settings"}},
         {"secretRef": {"name": "settings"}},

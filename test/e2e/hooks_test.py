@@ -34,7 +34,7 @@ MOST_OUTPUT = 10 * 1024
 
 
 def in_log(words: str) -> dict[str, object]:
-    """Return a hook that writes into its container's log, as soon as the container's program has started."""
+    """Return a hook that writes to its container's log as soon as the container's program has started."""
     return {"exec": {"command": ["sh", "-c", f"until {{ {SAY} {words}; }} > /proc/1/fd/1; do sleep 0.1; done"]}}
 
 
@@ -256,7 +256,10 @@ def test_pre_stop_that_fails_is_told_and_the_pod_goes(seen: Pods) -> None:
 
 
 def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
-    """The hook uses three seconds of the grace period of twelve, so a process that ignores its signal has nine left."""
+    """The hook uses three of the twelve seconds of the grace period, so nine are left for the process.
+
+    The process ignores its signal.
+    """
     log = started(seen, "stop-takes-time")
     before = uptime()
     seen.delete("stop-takes-time")
@@ -265,13 +268,13 @@ def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
     state = terminated(last)
     assert state is not None and state.exit_code == 137
     assert only(log.when("told")) >= only(log.when("done")) >= before + 2.9
-    # Without that rule it would take fifteen seconds, and more on a busy machine. The unit tests check how much is
-    # left.
+    # Without that rule the end would take fifteen seconds, and more on a busy machine. The unit tests check how much of
+    # the grace period is left.
     assert uptime() - before >= 11.5
 
 
 def test_pre_stop_without_end(seen: Pods, local: LocalCluster) -> None:
-    """A hook without end uses up the grace period. The process gets two more seconds, and the hook is killed."""
+    """A hook that never ends uses up the grace period. The process gets two more seconds, and the hook is killed."""
     log = started(seen, "stop-hangs")
     before = uptime()
     seen.delete("stop-hangs")

@@ -96,7 +96,7 @@ def test_content_is_the_nodes_and_stays(pods: Pods, tmp_path: Path) -> None:
 
 @contextmanager
 def mount_of_its_own(path: Path) -> Iterator[None]:
-    """Make the directory a shared mount. At the end, unmount it with all mounts below it."""
+    """Make the directory a shared mount. At the end, unmount it and all mounts below it."""
     with ExitStack() as stack:
         subprocess.run(["mount", "--bind", path, path], check=True)
         stack.callback(lambda: subprocess.run(["umount", "--recursive", "--lazy", path], check=True))
@@ -104,7 +104,8 @@ def mount_of_its_own(path: Path) -> Iterator[None]:
         yield
 
 
-# Each mode maps to whether the container sees the node's mounts, and whether the node sees the container's mounts.
+# Each mode maps to two booleans: whether the container sees the node's mounts, and whether the node sees the
+# container's.
 PROPAGATION = {"None": (False, False), "HostToContainer": (True, False), "Bidirectional": (True, True)}
 
 

@@ -11,7 +11,7 @@ from framework.containerd import PAUSE
 from framework.pods import Manifest
 from framework.volumes import looker, mounted, once, told
 
-# This is containerd's first release that supports image volumes.
+# Containerd supports image volumes from this release on.
 _FIRST = (2, 1)
 
 
@@ -51,7 +51,7 @@ def test_image_that_cannot_be_pulled(namespace: Namespace) -> None:
 
 
 def test_runtime_that_has_none(namespace: Namespace, runtime: tuple[int, ...]) -> None:
-    """A runtime without image volumes does not start the container with anything else in place of the volume."""
+    """A runtime without image volumes does not start the container with something else in place of the volume."""
     if runtime >= _FIRST:
         pytest.skip("the runtime has image volumes")
     namespace.create(of_image(namespace, "refused", PAUSE, "true"))

@@ -51,7 +51,7 @@ def image(namespace: Namespace) -> str:
 
 
 def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
-    """Return a page of the node, read through the API server."""
+    """Return a page of the kubelet's server, read through the API server."""
     return run(kubectl, "get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy/{path}")
 
 

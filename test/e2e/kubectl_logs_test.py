@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kubectl
 # The script writes a line every one and a half seconds, so that timestamps tell the lines apart.
 STORY = "echo one; sleep 1.5; echo two >&2; sleep 1.5; echo three; sleep 1000 & wait"
 LIVES = 'echo "life of $(cat /v/lives)"; [ -s /v/lives ] && { sleep 1000 & wait; }; echo again > /v/lives; exit 3'
-# The ticks begin only when a follower is there.
+# The ticks begin only when a follower has connected.
 TICKS = (
     "echo begun; until [ -e /tmp/go ]; do sleep 0.1; done;"
     " i=0; while [ $i -lt 10 ]; do i=$((i+1)); echo tick $i; sleep 0.2; done"
@@ -227,7 +227,7 @@ def test_followers_that_go_away_leave_nothing(logs: Logs, local: LocalCluster, f
         process = Path(f"/proc/{local.kubelet.pid}")
         links = []
         for link in (process / "fd").iterdir():
-            # A descriptor that was closed meanwhile does not count.
+            # A descriptor that was closed after the listing does not count.
             with suppress(FileNotFoundError):
                 links.append(str(link.readlink()))
         return len(links), sum("inotify" in link for link in links)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.kubectl
 MIB = 1 << 20
 MUCH = 100 * MIB
 TIMEOUT = 120.0
-# Tests repeat their input after this many seconds, because the other end may not have been there yet.
+# Tests repeat their input after this many seconds, because the other end may not have been ready for it yet.
 PATIENCE = 2.0
 # The pod has a server that sends much data, one that returns the checksum of much data, and an echo server.
 DOWNLOAD, UPLOAD, ECHO, CLOSED = 8081, 8082, 8083, 8089
@@ -114,7 +114,7 @@ def test_output_and_exit_code(ways: dict[str, Kubectl], way: str) -> None:
 
 
 def test_much_goes_through_a_command_and_comes_back(kubectl: Kubectl, much: bytes) -> None:
-    """A command receives and returns much data. It ends only if the end of its stdin arrives during its output."""
+    """A command receives and returns much data. It ends only if the end of its stdin arrives while it still writes."""
     done = kubectl.run("exec", "-i", "streams", "-c", "main", "--", "cat", stdin=much)
 
     assert (done.returncode, done.stderr) == (0, b"")
@@ -137,7 +137,7 @@ def test_commands_that_cannot_be(kubectl: Kubectl, arguments: list[str], code: i
 
 
 class Terminal:
-    """Run a kubectl with a terminal of its own, as a context manager."""
+    """Run kubectl on a terminal of its own, as a context manager."""
 
     def __init__(self, kubectl: Kubectl, *arguments: str) -> None:
         self._master, slave = os.openpty()

@@ -32,7 +32,7 @@ SOME = 30
 KEPT = 24
 BUSY = "trap exit TERM; while :; do :; done"
 IDLE = f"trap exit TERM; dd if=/dev/zero of=/keep/x bs=1M count={KEPT}; touch /keep/done; sleep 1000 & wait"
-# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names, which are upstream's.
+# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names of metrics. The names are upstream's.
 _READABLE = (0, 3)
 
 
@@ -113,7 +113,7 @@ def top(kubectl: Kubectl, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def metrics_server(environment: Environment, kubectl: Kubectl) -> None:
-    """Skip the test if the cluster has no metrics server. The local cluster has one."""
+    """Skip the test if the cluster has no metrics server. The local cluster has a metrics server."""
     if environment.local is None and "metrics.k8s.io/" not in kubectl("api-versions"):
         pytest.skip("the cluster has no metrics server")
 
@@ -196,7 +196,7 @@ def one(found: list[Sample], metric: str, /, **labels: str) -> Sample:
 
 
 def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
-    """The cAdvisor page has the figures that dashboards use: of containers, of whole pods, and of their network."""
+    """The cAdvisor page has the figures that dashboards use, for containers, whole pods, and their network."""
     found = measured(kubectl, namespace, "/metrics/cadvisor")
     pod = {"namespace": namespace.name, "pod": "works"}
     busy = one(found, "container_cpu_usage_seconds_total", container="busy", **pod)

@@ -1,4 +1,4 @@
-"""Test the node as the cluster sees it: what it reports, that it keeps reporting, and what it leaves to others."""
+"""Test the node as the cluster sees it: what the kubelet reports, that it keeps reporting, and what it does not touch."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ V = [mounted("v", "/v")]
 DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
 
 
-# Each of these volumes needs a program that the machine may lack, and maps to the error that the kubelet then reports.
+# Each of these volumes needs a program that the machine may lack. A volume maps to the error that the kubelet then
+# reports.
 WITHOUT_TOOLS: dict[str, tuple[dict[str, Any], str]] = {
     "nfs": ({"nfs": {"server": "127.0.0.1", "path": "/export"}}, "mount.nfs is not installed"),
     "iscsi": (

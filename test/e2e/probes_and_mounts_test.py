@@ -37,7 +37,7 @@ def pods(namespace: Namespace) -> None:
     missing = [{"name": "v", "hostPath": {"path": "/not/there/at/all", "type": "Directory"}}]
     mount = [{"name": "v", "mountPath": "/v"}]
     namespace.create(pod("no-volume", sleeper(volumeMounts=mount), volumes=missing))
-    # Within the deadline even a busy node starts all pods of this file.
+    # Even a busy node starts all pods of this file within the deadline.
     namespace.create(pod("deadline", sleeper(), activeDeadlineSeconds=30))
     namespace.create(pod("deadline-later", sleeper()))
     namespace.create(pod("gated", sleeper(), readinessGates=[{"conditionType": GATE}]))

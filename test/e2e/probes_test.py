@@ -51,17 +51,17 @@ from kubernetes.client import ApiException, V1ContainerStatus, V1Pod
 
 pytestmark = pytest.mark.local
 
-# A container that ends at its first failure needs no second probe; the delay lets its shell install a signal handler.
-# Other containers are probed rarely, so that events of their failures do not crowd out other events.
+# A container that ends at its first failure needs no second probe. The delay lets the container's shell install a
+# signal handler. Other containers are probed rarely, so that events of their failures do not crowd out other events.
 ONCE = {"initialDelaySeconds": 2, "periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 10}
 SELDOM = {"periodSeconds": 60, "failureThreshold": 1, "timeoutSeconds": 10}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
 TURNS = [f"turn-{number}" for number in range(8)]
 PERIOD = 10
-# On a busy machine an action takes effect within these seconds. They are less than the 10 s after which the kubelet
-# sends statuses, and the 60 s after which it syncs pods, without any cause.
+# Even on a busy machine a probe's result takes effect within these seconds. Without a cause the kubelet sends statuses
+# only every 10 s and syncs pods only every 60 s, so the effect cannot come from there.
 BEFORE_STATUSES, BEFORE_SYNC = 9.0, 40.0
-# `DELAY` is in seconds.
+# seconds
 DELAY = 10
 
 
@@ -165,7 +165,7 @@ BAD: dict[str, dict[str, Any]] = {
 def failing(kind: str, *more: dict[str, Any]) -> Manifest:
     """Return a pod with a container for each action, whose probe fails and which does not restart.
 
-    Each kind has a pod of its own, because the events of one pod are limited: to 25, and then to a few.
+    Each kind has its own pod, because the events of one pod are limited: to 25, and then to a few.
     """
     often = SELDOM if kind == "readiness" else ONCE
     probes = {name: {f"{kind}Probe": {**probe, **often}} for name, probe in BAD.items()}
@@ -194,7 +194,7 @@ def timing() -> Manifest:
 
 
 def killed() -> Manifest:
-    """Return a pod that its third failed probe in a row kills, and that passes afterwards.
+    """Return a pod whose container is killed by its third failed probe in a row, and passes its probes afterwards.
 
     The container ignores SIGTERM for 30 s, unless it is killed before.
     """
@@ -395,7 +395,7 @@ def test_late_answer_is_a_failure(pods: Pods) -> None:
 
 
 def test_ready_by_as_many_successes_as_asked_for(pods: Pods) -> None:
-    """The container becomes ready only after three successes, which follow a failure."""
+    """The container becomes ready only after its readiness probe has succeeded three times in a row after a failure."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
     seen = first_ready(pods, "timing", "counted")
     assert seen >= requests[3].at
@@ -493,8 +493,8 @@ def test_plain_init_container_has_no_probes(namespace: Namespace) -> None:
 def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str, Pods], local: LocalCluster) -> None:
     """After a restart the kubelet continues to probe, and no container's readiness changes.
 
-    The test covers API pods and static pods together. For a static pod the mirror pod tells the new kubelet its former
-    state.
+    The test covers API pods and static pods together. The new kubelet reads the former state of a static pod from the
+    mirror pod.
     """
     for pods in both_ways.values():
         pods.wait_for_running("passing")
@@ -520,7 +520,7 @@ def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str
 def test_terminating_container_is_probed_for_readiness_only(both_ways: dict[str, Pods]) -> None:
     """While a container terminates, only its readiness probe continues.
 
-    The test covers API pods and static pods together, because they take long to end. Like the Go kubelet, the kubelet
+    The test covers API pods and static pods together, because they take long to end. This kubelet, like the Go kubelet,
     no longer probes a static pod whose manifest is gone.
     """
     logs = {}

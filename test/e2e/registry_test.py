@@ -64,7 +64,10 @@ def messages(namespace: Namespace, name: str, reason: str) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def image_of_wrong(namespace: Namespace, registry: Registry) -> str:
-    """Start the pod with the wrong password, and return its image. It starts first, as its back-off takes a while."""
+    """Start the pod with the wrong password, and return its image.
+
+    This pod starts first, because its back-off takes a while.
+    """
     docker_config_json(namespace, "wrong", registry, "open barley")
     image = registry.push("wrong/busybox", "1.0", test="wrong")
     start(namespace, "wrong", image, "wrong")
@@ -128,7 +131,7 @@ def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Na
 
     wait_for_reason(namespace, "stranger", "ErrImagePull")
     namespace.wait_for_running("friend")
-    # This is the last event of a start, so all others have arrived.
+    # This event is the last one of a start, so all others have arrived.
     namespace.wait_for_event("friend", "Started", "Container started")
     (message,) = messages(namespace, "friend", "Pulled")
     assert message == f'Container image "{image}" already present on machine and can be accessed by the pod'

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.local
 
 V2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
 MI = 1 << 20
-# A container writes the contents of these files down five times a second: CPU shares, CPU quota, and bytes of memory.
+# A container records the contents of these files five times a second: CPU shares, CPU quota, and bytes of memory.
 _FILES = (
     ("cpu.weight", "cpu.max", "memory.max")
     if V2
@@ -61,7 +61,7 @@ class Cgroups:
         self.folder = folder
 
     def wait(self, name: str, milli_request: int, milli_limit: int, memory: int, timeout: float = TIMEOUT) -> None:
-        """Wait until a container has these thousandths of a CPU and these bytes of memory; 0 means no limit."""
+        """Wait until a container has this CPU, in thousandths, and this memory, in bytes. 0 means no limit."""
         wanted = expected(milli_request, milli_limit, memory)
 
         def look() -> bool:
@@ -86,7 +86,7 @@ def seen(path: Path) -> tuple[int, int, int] | None:
     if len(words) != 3:
         return None
     shares, quota, memory = (-1 if word == "max" else int(word) for word in words)
-    # In version 1 the largest number stands for no limit.
+    # In version 1 the largest number means "no limit".
     return shares, quota, -1 if memory > 1 << 60 else memory
 
 
@@ -101,7 +101,7 @@ def alike(one: V1ResourceRequirements, other: V1ResourceRequirements) -> bool:
 
 
 class Resizer:
-    """Create pods that write down their cgroups, and resize these pods."""
+    """Create pods that record their cgroups, and resize these pods."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self.namespace = namespace
@@ -305,7 +305,7 @@ def has_room(path: Path, size: int) -> bool:
 
 
 def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resizer, local: LocalCluster) -> None:
-    """A container that ran out of memory starts with the memory that its pod got during its back-off."""
+    """A container that ran out of memory starts again with the memory that its pod got during the back-off."""
     script = "head -c 60000000 /dev/zero > /dev/shm/much; " + WATCH
     resources = {"requests": {"memory": "20Mi"}, "limits": {"memory": "40Mi"}}
     main = shell(script, resources=resources, env=[{"name": "NAME", "value": "main"}])

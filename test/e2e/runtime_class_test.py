@@ -26,7 +26,7 @@ def classes(environment: Environment) -> NodeV1Api:
 
 @pytest.fixture(scope="module")
 def new_class(classes: NodeV1Api, namespace: Namespace) -> Iterator[NewClass]:
-    """Yield a function that creates runtime classes with an overhead. Delete all of them at the end."""
+    """Yield a function that creates runtime classes with an overhead. At the end, delete these classes."""
     made: set[str] = set()
 
     def make(name: str, handler: str) -> str:

@@ -34,7 +34,7 @@ def test_foreign_condition_is_kept(core: CoreV1Api, namespace: Namespace) -> Non
 
     foreign = {"type": FOREIGN, "status": "True", "reason": "Because", "message": "not the kubelet's"}
     core.patch_namespaced_pod_status("marked", namespace.name, {"status": {"conditions": [foreign]}})
-    # The deadline makes the kubelet write the whole status again.
+    # The change of the deadline makes the kubelet write the whole status again.
     core.patch_namespaced_pod("marked", namespace.name, {"spec": {"activeDeadlineSeconds": 2}})
 
     ended = namespace.wait_for("marked", "Failed", lambda found: found.status.phase == "Failed")

@@ -49,7 +49,7 @@ ESCAPES = {
 
 
 def with_volume(manifest: Manifest, prepare: str = PREPARE) -> Manifest:
-    """Add the volume v, an empty directory, and an init container that prepares its content."""
+    """Add the volume `v`, an empty directory, and an init container that prepares its content."""
     manifest["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     manifest["spec"]["initContainers"] = [shell(prepare, "init", volumeMounts=[V])]
     return manifest
@@ -120,7 +120,7 @@ def wait_for_refusal(pods: Pods, name: str, why: str) -> None:
     found = pods.wait_for(name, "waits", lambda found: waiting_reason(found) == "CreateContainerConfigError")
     main = container(found)
     assert main is not None and main.state.waiting is not None
-    # Some kubelets add more about the cause.
+    # Some kubelets add details about the cause.
     assert main.state.waiting.message.startswith(why)
     event = pods.wait_for_event(name, "Failed", f"Error: {re.escape(why)}.*", "spec.containers{main}")
     assert event.type == "Warning"

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.local
 
 # The process that ignores SIGTERM has this grace period, in seconds.
 GRACE = 10
-# On a busy machine an action may be late by `LATE` seconds, and a container's record of a time by `SLOW` seconds.
+# On a busy machine an action may be late by `LATE` seconds, and the time that a container records may be late by `SLOW`
+# seconds.
 LATE, SLOW = 15.0, 4.0
 STUBBORN = "trap 'say SIGTERM' TERM; say start; while true; do sleep 0.1; say tick; done"
 
@@ -71,7 +72,7 @@ class Ends:
 
 @dataclass
 class Stories:
-    """Hold the logs of all pods, and the uptime at which the kubelet had restarted."""
+    """Hold the logs of all pods, and the machine's uptime when the kubelet had restarted."""
 
     by_way: dict[str, Ends]
     restarted: float
@@ -79,7 +80,7 @@ class Stories:
 
 @pytest.fixture(scope="module")
 def stories(both_ways: dict[str, Pods], local: LocalCluster) -> Stories:
-    """Create all pods, end some of them undisturbed, and then end the others while the kubelet is killed."""
+    """Create all pods, and end some of them. Then end the others while the kubelet is killed and restarted."""
     manifests = [ordered("ordered", 5), stubborn("stubborn"), ordered("ordered-killed", 5), stubborn("stubborn-killed")]
     for manifest in manifests:
         for pods in both_ways.values():
@@ -111,7 +112,10 @@ def open_logs(pods: Pods, manifests: list[Manifest]) -> dict[tuple[str, str], Co
 
 
 def end_with_killed_kubelet(both_ways: dict[str, Pods], ends: dict[str, Ends], local: LocalCluster) -> float:
-    """End the pods, kill the kubelet once all processes have their signals, and return when it was back."""
+    """Delete the pods, and kill and restart the kubelet once all processes have got their signals.
+
+    Return the time of the restart, in seconds since the machine's boot.
+    """
     for pods in both_ways.values():
         pods.delete("ordered-killed")
         pods.delete("stubborn-killed")
@@ -133,7 +137,10 @@ def ends(request: pytest.FixtureRequest, stories: Stories) -> Ends:
 
 
 def test_main_containers_are_told_at_the_same_time(ends: Ends) -> None:
-    """The main containers get their signals at the same time, or after their hook if they have one."""
+    """The main containers get their signals at the same time.
+
+    A container with a preStop hook gets its signal after the hook.
+    """
     assert ends.when("ordered", "quick", "SIGTERM") < ends.when("ordered", "slow", "end")
     assert ends.when("ordered", "slow", "hook") < ends.when("ordered", "quick", "end")
 
@@ -168,7 +175,10 @@ def test_sidecar_of_it_is_told_when_the_grace_is_over(ends: Ends) -> None:
 
 
 def test_exit_codes_tell_who_was_killed(stories: Stories) -> None:
-    """Exit codes show which container was killed. A mirror pod would still show the state while the static pod ran."""
+    """Exit codes show which container was killed.
+
+    The test covers only the API pod: a mirror pod would still show the state from before.
+    """
     last = stories.by_way["api"].pods.wait_deleted("stubborn").object
     codes = {name: state.exit_code for name in ("main", "first") if (state := terminated(last, name)) is not None}
     assert codes == {"main": 137, "first": 0}

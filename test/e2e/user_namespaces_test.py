@@ -52,7 +52,7 @@ def made(namespace: Namespace, supported: bool) -> None:
 
 
 def test_root_in_a_pod_is_nobody_on_the_node(namespace: Namespace, local: LocalCluster, supported: bool) -> None:
-    """Root in a pod has an unprivileged ID on the node, and each pod has its own range of IDs."""
+    """The root user of a pod has an unprivileged ID on the node, and each pod has its own range of IDs."""
     if not supported:
         pytest.skip("the runtime does not support user namespaces")
     with closing(Pods(namespace, local)) as seen:

@@ -20,7 +20,7 @@ from framework.pods import Manifest, pod, sleeper
 from framework.volumes import looker, mounted, once, put_config_map, put_secret, told
 from kubernetes.client import ApiException, CoreV1Api, CoreV1Event
 
-# After two minutes and a few seconds the kubelet reports which volumes a pod still waits for.
+# The kubelet reports the volumes that a pod still waits for only after a little more than two minutes.
 AGAIN = 2 * TIMEOUT
 LIMIT = 1 << 20
 NOT_ENOUGH = "64Ki"
@@ -179,7 +179,7 @@ def test_hung_up_pod_tells_of_all_volumes_that_are_missing(namespace: Namespace)
 
 
 def test_retries_come_at_growing_intervals(namespace: Namespace) -> None:
-    """The first retry comes after half a second, and each later one after twice the time: seven take a minute."""
+    """The first retry comes after half a second, and each delay doubles the previous one: seven take a minute."""
 
     def four() -> list[CoreV1Event]:
         return [each for each in failures(namespace, "no-map") if each.count >= 4]
@@ -187,7 +187,7 @@ def test_retries_come_at_growing_intervals(namespace: Namespace) -> None:
     [event] = namespace.events.wait_for("four retries", four, AGAIN, lambda: namespace.describe("no-map"))
     assert event.first_timestamp is not None and event.last_timestamp is not None
     seconds = (event.last_timestamp - event.first_timestamp).total_seconds()
-    # The timestamps have whole seconds.
+    # The timestamps are whole seconds.
     assert seconds > 0.5 * (2 ** (event.count - 1) - 1) - 1
 
 

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.local
 
 GROUP = 2000
 OWNERS = "stat -c '%a %g' /v /v/folder /v/folder/file"
-# Each name maps to the policy, and the mode and group of the volume's root; then follow what a container sees of the
-# root, the directory and the file.
+# Each name maps to the policy, to the mode and group of the volume's root, and to what a container sees of the root,
+# the directory and the file.
 KEPT, CHANGED = ["700 0", "600 0"], ["2770 2000", "660 2000"]
 POLICIES: dict[str, tuple[str | None, int, int, list[str]]] = {
     "default": (None, 0o2770, GROUP, ["2770 2000", *CHANGED]),

@@ -1,4 +1,4 @@
-"""Test that volumes follow the objects that they are made of, in running containers, and change all files at once.
+"""Test that volumes in running containers follow the objects whose content they have, and change all files at once.
 
 On the local cluster the tests cover each way in which a kubelet detects changes, with short periods. A container reads
 all files of its volumes again and again, and logs every new set:
@@ -28,7 +28,7 @@ from kubernetes.client import CoreV1Api
 
 STRATEGIES = ("Watch", "Cache", "Get")
 # All three are in seconds. `SYNC` is the time between two syncs of a pod, which may grow by half. `TTL` is the time for
-# which a caching kubelet keeps an object, which an annotation of the node sets. `SLACK` is the extra time of a busy
+# which a caching kubelet keeps an object; an annotation of the node sets this time. `SLACK` is the extra time of a busy
 # machine.
 SYNC, TTL, SLACK = 2.0, 3, 40.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
@@ -36,8 +36,8 @@ AGAIN = 2 * TIMEOUT
 LINES = 1000
 FILES = ("a", "b", "c")
 DIRECTORIES = ("map", "secret", "all", "info", "fixed", "later")
-# The script logs, for each directory, how often each line occurs in all files together, whenever this changes. Files
-# that vanish during the read do not count, because the next set exists by then.
+# The script counts, for each directory, how often each line occurs in all files together, and logs the counts whenever
+# they change. Files that vanish during the read do not count, because the next set exists by then.
 READ = """
 look() {
   (cd "$1/..data" || { echo gone; exit; }; all=$(cat a b c 2>/dev/null) && echo "$all" | uniq -c)
@@ -117,7 +117,7 @@ def reads(name: str) -> Manifest:
     ]
     mounts = [mounted(each, f"/{each}") for each in (*DIRECTORIES, "token")]
     mounts.append(mounted("map", "/sub", subPath="a"))
-    # The limit leaves CPU to other pods, because this pod never rests.
+    # The limit leaves CPU for other pods, because this pod never rests.
     limits = {"limits": {"cpu": "250m"}}
     made = pod(name, teller(READ, volumeMounts=mounts, resources=limits), volumes=volumes)
     made["metadata"]["labels"] = {"number": "1"}
@@ -198,9 +198,9 @@ def test_optional_object_that_comes_later(reader: Reader) -> None:
 
 @pytest.mark.local
 def test_immutable_objects_are_not_followed(core: CoreV1Api, reader: Reader) -> None:
-    """A kubelet that watches does not follow immutable objects.
+    """A kubelet that watches objects does not follow immutable ones.
 
-    The other strategies request them like any other object.
+    Kubelets with other strategies request immutable objects like any other object.
     """
     core.delete_namespaced_config_map(f"{reader.name}-fixed", reader.namespace.name)
     reader.put(2, "fixed")
@@ -223,7 +223,7 @@ def test_object_that_goes_and_comes_back(core: CoreV1Api, reader: Reader) -> Non
     name = f"{reader.name}-secret"
     core.delete_namespaced_secret(name, reader.namespace.name)
 
-    # A kubelet that requests objects repeats the API server's message, which has the plural.
+    # A kubelet that requests objects repeats the API server's message, which has the plural form.
     message = f'MountVolume.SetUp failed for volume "secret" : secrets? "{name}" not found'
     reader.namespace.wait_for_event(reader.name, "FailedMount", message)
     assert reader.told("secret") == before

@@ -69,7 +69,7 @@ FIGURES = {
         expected(250, 250, 96 * MIB, PIDS),
         {"one": expected(100, 100, 32 * MIB), "other": expected(150, 150, 64 * MIB)},
     ),
-    # These requests are below the minimum of shares and of quotas.
+    # These requests are below the minimum values of shares and quotas.
     "tiny": ("", expected(2, 10, 8 * MIB, PIDS), {"main": expected(2, 10, 8 * MIB)}),
     # One container has no limit, so the pod has none.
     "burstable": (

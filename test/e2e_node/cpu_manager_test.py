@@ -91,7 +91,7 @@ def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node)
     kubelet.wait_for_running("beside")
 
     assert node.allowed("alone") == ASSIGNABLE
-    # Running containers are moved off the exclusive CPUs, and new ones are kept off.
+    # The kubelet moves running containers off the exclusive CPUs, and starts new ones elsewhere.
     node.wait_for_allowed("shares", RESERVED)
     assert node.allowed("beside") == RESERVED
     before = {name: node.pids(name) for name in ("alone", "beside", "shares")}
@@ -148,7 +148,7 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
         refusing.kubelet.root_dir.mkdir()
         refusing.state_file.write_bytes(content)
         refusing.kubelet.spawn()
-    # Without exclusive CPUs, nothing is lost when the file is replaced.
+    # On a node without exclusive CPUs, nothing is lost when the file is replaced.
     careless = Node(new_kubelet("careless"), node.cri)
     careless.kubelet.root_dir.mkdir()
     careless.state_file.write_text("{")

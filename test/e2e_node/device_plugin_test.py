@@ -15,7 +15,7 @@ from kubelet.apis.podresources import client
 from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
 RESOURCE = "example.com/device"
-# A call must be answered within this many seconds.
+# The kubelet must receive the response to a call within this many seconds.
 TIMEOUT = 60
 _REFUSED = "Pod was rejected: Allocate failed due to {}, which is unexpected"
 

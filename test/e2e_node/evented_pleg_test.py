@@ -11,7 +11,7 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import pod, sleeper
 
 EVENTED = {"featureGates": {"EventedPLEG": True}}
-# This is less than the 300 s between two relists while events arrive.
+# While events arrive, the kubelet relists only every 300 s. This limit is shorter.
 TOLD = 120
 
 
@@ -20,7 +20,8 @@ def test_dead_container_is_restarted_before_any_relist_could_see_it(
 ) -> None:
     """A dead container restarts soon.
 
-    With events the kubelet learns of its end at once. Without events the kubelet falls back to a relist every second.
+    With events the kubelet notices the end of a container at once. Without events the kubelet falls back to a relist
+    every second.
     """
     kubelet = new_kubelet("evented", EVENTED)
     kubelet.write(pod("killed", sleeper()))

@@ -1,15 +1,15 @@
-"""Test nodes under pressure: what the kubelet reclaims, which pods it evicts, its reports, and the end of the pressure.
+"""Test nodes under pressure: what the kubelet reclaims, which pods it evicts, and what it reports until the end.
 
 Three nodes come under pressure at the same time, because the eviction manager checks only every ten seconds:
 
 - `memory`: its pods share little memory, and one takes it all.
 - `disk`: images, containers and volumes share a small file system. First the kubelet can reclaim space, later not.
-- `apart`: images and containers have one file system, volumes and logs another. The machine's memory and processes,
-  and the bytes and inodes of the file systems, run short at once, each because of another pod.
+- `apart`: images and containers have one file system, volumes and logs another. The machine's memory and processes, and
+  the bytes and inodes of the file systems, run short at once, each because of another pod.
 
 A pod that must be evicted works in two steps. It starts, and when the kubelet has measured its usage, it continues
-until a resource is short. So the pod with the largest usage is never a matter of chance. No node takes more of the
-machine than a few hundred MiB, except `apart`, which takes up to three tenths of the available memory.
+until a resource is short. So the test determines which pod has the largest usage. No node takes more of the machine
+than a few hundred MiB, except `apart`, which takes up to three tenths of the available memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MIB = 1 << 20
 TRANSITION, LONG_TRANSITION = 5, 20
 # Within this many seconds the eviction manager notices a shortage, acts, and notices its end.
 TIMEOUT = 240.0
-# Threads that were told to stop get this many seconds to end.
+# After a request to stop, threads get this many seconds to end.
 _GRACE = 30.0
 FILLER = "registry.k8s.io/e2e-test-images/filler:1.0"
 # The pods of `memory` share this many MiB, and this much of it must stay available.
@@ -80,9 +80,9 @@ Stats = dict[str, Any]
 
 
 def takes_memory(mebibytes: int) -> str:
-    """Take this much memory at once and keep it.
+    """Return a command that takes this much memory at once and keeps it.
 
-    dd has read the data and cannot write it, because nothing reads its pipe.
+    dd has read the data and cannot write it, because no process reads from its pipe.
     """
     return f"{{ dd if=/dev/zero bs={mebibytes}M count=1 2>/dev/null | sleep 100000 & }}"
 
@@ -202,7 +202,8 @@ class Pressed:
 def _no_leaked_threads() -> Iterator[None]:
     """Check for leaked threads only after the file.
 
-    This fixture replaces the one that checks after each test, because the API server lives as long as the file.
+    This fixture replaces the fixture that checks after each test, because the API server lives as long as the file's
+    tests.
     """
     before = set(threading.enumerate())
     yield
@@ -246,14 +247,14 @@ class Fleet:
         return containerd
 
     def add(self, name: str, containerd: Containerd, config: Config, root_dir: Path | None = None) -> None:
-        """Start a kubelet, without waiting until its node is ready."""
+        """Start a kubelet. The method does not wait until the node is ready."""
         cri = containerd.client()
         self._stack.callback(cri.close)
         quick = {
             "nodeStatusUpdateFrequency": "1s",
             "evictionPressureTransitionPeriod": f"{TRANSITION}s",
             "volumeStatsAggPeriod": "1s",
-            # The kubelet does not remove images that are younger.
+            # The kubelet does not remove images that are younger than this.
             "imageMinimumGCAge": "1s",
         }
         node = ContainerdNode(name, containerd, self._cluster, self._history, {**quick, **config}, root_dir)
@@ -338,7 +339,7 @@ def add_disk(fleet: Fleet) -> None:
 
 
 def start_disk(disk: Pressed) -> None:
-    # The file stays in the dead container.
+    # The file stays in the layer of the dead container.
     disk.node.create(made("done", writes(24, "/file"), restartPolicy="Never"))
     disk.make(
         made("writes", in_steps("true", writes(32, "/v/file"))),
@@ -388,8 +389,8 @@ def start_apart(apart: Pressed) -> None:
     }
     for name, script in scripts.items():
         limit = f"{64 + 3 * tenth}Mi" if name == "takes-memory" else ""
-        # Processes use memory, too. The large request keeps `forks` from being the largest user of memory above its
-        # request.
+        # Processes use memory, too. Because of its large request, `forks` does not exceed its request by the most
+        # memory.
         memory = {"takes-memory": "1Mi", "forks": "1Gi"}.get(name, "")
         apart.node.create(made(name, script, memory=memory, limit=limit, grace=30))
 
@@ -400,7 +401,7 @@ def apart_tenth(apart: Pressed) -> int:
 
 
 def wait_until_begun(nodes: dict[str, Pressed]) -> None:
-    """Wait until the pods that stay run, and the kubelet's figures show the first steps of the others."""
+    """Wait until the pods that stay run, and the kubelet's figures show the first steps of the other pods."""
     for each in nodes.values():
         each.node.wait_for_api_running(*(manifest["metadata"]["name"] for manifest in each.stay))
     nodes["disk"].node.wait_for_api_pod("done", "done", lambda found: found.phase == "Succeeded")
@@ -500,7 +501,7 @@ def ends(pressed: Pressed, kind: str, transition: int = TRANSITION, times: int =
     reason, other_reason, _ = CONDITIONS[kind]
     *_, began, ended = pressed.wait_for_pressure(kind, times)
     assert (began["status"], began["reason"], ended["reason"]) == ("True", reason, other_reason)
-    # Both times have whole seconds.
+    # Both times are whole seconds.
     assert seconds(ended) - seconds(began) > transition - 1
 
 

@@ -26,10 +26,10 @@ def web(name: str, **fields: object) -> dict[str, Any]:
 
 
 FAILS = {"command": ["sh", "-c", "echo no heartbeat; exit 1"]}
-# Both lines go to one stream, because the runtime logs two streams in any order.
+# Both lines go to one stream, because the runtime does not keep the order between two streams.
 DATABASE = "echo starting >&2; echo 'cannot reach database db:5432' >&2; exit 1"
-# The kubelet is configured so that only tail is killed, and the container lives on for a while. If the container ended
-# with it, containerd up to 2.2 would sometimes miss the kernel's OOM event and report the reason Error.
+# The configuration makes the kernel kill only tail, and the container runs a little longer. If the container ended with
+# tail, containerd up to 2.2 would sometimes miss the kernel's OOM event and report the reason Error.
 HOG = "head -c 60000000 /dev/zero | tail; code=$?; sleep 2; exit $code"
 VARIABLE = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "smtp", "key": "password"}}}
 MOUNT = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
@@ -193,7 +193,7 @@ def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> N
 
 
 def test_missing_object_appears(kubelet: KubeletProcess) -> None:
-    """The pod starts as soon as the missing object exists, as the explanation's advice says."""
+    """The pod starts as soon as the missing object exists, as the explanation predicts."""
     settings = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

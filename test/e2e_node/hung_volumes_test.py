@@ -1,4 +1,4 @@
-"""Test NFS servers that do not answer: their pod waits, but the rest of the node does not.
+"""Test NFS servers that do not respond: their pod waits, but the rest of the node does not.
 
 The tests replace the node's mount(8) by a program that asks the test's server, over TCP, before it claims to have
 mounted.
@@ -24,7 +24,7 @@ from framework.waiting import wait_for
 
 from pkg import golang, mount_utils
 
-# Anything that takes longer waits for a server.
+# An action that takes longer than this many seconds waits for a server.
 SOON = 90.0
 
 MOUNT = """#!/bin/bash
@@ -43,7 +43,7 @@ exec {mount} "$@"
 
 
 class Server:
-    """Run an NFS server that lets each mount wait until a test gives the answer."""
+    """Run an NFS server on which each mount waits until a test answers it."""
 
     def __init__(self, port: Path) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -71,7 +71,7 @@ class Server:
                     connection.sendall(f"{answer}\n".encode())
 
     def answer(self, text: str) -> None:
-        """Answer the next or the waiting mount with `mounted` or with an error."""
+        """Answer the next mount, or the one that waits, with `mounted` or with an error."""
         self._answer.send(text)
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ def nfs(name: str) -> Manifest:
 
 
 def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
-    """Check that a new pod runs and ends, and that the kubelet answers."""
+    """Check that a new pod runs and ends, and that the kubelet's server responds."""
     kubelet.write(pod(name, sleeper()))
     kubelet.wait_for_running(name)
     assert kubelet.get("/healthz", kubelet.healthz_port) == "ok"
@@ -150,7 +150,7 @@ def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
 
 
 def gone(kubelet: KubeletProcess, name: str, uid: str) -> None:
-    """Remove the pod, and wait until nothing of it is left."""
+    """Remove the pod, and wait until nothing of the pod is left."""
     kubelet.remove(name)
     kubelet.wait_for("the pod gone", lambda pods: name not in pods, 2 * SOON)
     wait_for(
@@ -176,7 +176,7 @@ def test_server_that_does_not_answer_a_mount(kubelet: KubeletProcess, server: Se
 
 
 def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> None:
-    """A server that falls silent blocks nothing else, neither while its pod runs nor while the pod terminates."""
+    """A server that stops responding blocks nothing else, neither while its pod runs nor while the pod terminates."""
     kubelet.write(nfs("runs"))
     server.answer("mounted")
     (found,) = kubelet.wait_for_running("runs")

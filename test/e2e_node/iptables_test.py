@@ -1,4 +1,4 @@
-"""Test the packet filter's chains that a kubelet creates, in network namespaces of the tests."""
+"""Test the iptables chains that a kubelet creates, in network namespaces of the tests."""
 
 from __future__ import annotations
 

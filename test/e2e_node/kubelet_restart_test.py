@@ -33,9 +33,9 @@ def identities(cri: CRIClient, kubelet: KubeletProcess, name: str) -> set[tuple[
 def test_signal_ends_kubelet_and_leaves_containers(
     kubelet: KubeletProcess, cri: CRIClient, number: signal.Signals
 ) -> None:
-    """A signal ends the kubelet within two seconds, but not its containers.
+    """A signal ends the kubelet within two seconds, but not the containers.
 
-    On a busy machine the end may take longer, but never as long as a pod's grace period.
+    On a busy machine the kubelet may take longer, but never as long as a pod's grace period.
     """
     before = identities(cri, kubelet, "stays")
     assert len(before) == 2

@@ -16,13 +16,13 @@ from framework.pods import pod, shell, sleeper, with_evidence
 from selenium.webdriver import Chrome
 
 NODE = "worker-1"
-# Everybody may see the page here. Other tests cover its authorization.
+# Everybody may see the page in this test. Other tests cover its authorization.
 OPEN = {
     "enableServer": True,
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
 }
-# The back-off is short, except when pictures are taken, which must show what users will see.
+# The back-off is short, except when the test takes pictures: the pictures must show what users will see.
 RESTARTS = {} if TAKES_PICTURES else {"crashLoopBackOff": {"maxContainerRestartPeriod": "3s"}}
 PAYMENTS = "test -e /evidence/database || { echo 'cannot reach database db:5432' >&2; exit 1; }; exec sleep 1000"
 
@@ -52,7 +52,10 @@ def driver() -> Iterator[Chrome]:
 
 @pytest.fixture(scope="module")
 def page(kubelet: KubeletProcess, driver: Chrome) -> LiveView:
-    """Return the live view in the browser, once the kubelet answers. The browser starts while the kubelet does."""
+    """Return the live view in the browser, once the kubelet's server responds.
+
+    The browser and the kubelet start at the same time.
+    """
     kubelet.wait_until_it_answers()
     return LiveView(driver, f"https://127.0.0.1:{kubelet.port}/debug/syncloop")
 

@@ -97,7 +97,7 @@ def test_memory_is_given_and_kept_over_a_restart(node: Node) -> None:
     assert [two.container_id(name) for name in ("c0", "c1")] == ids
     assert node.state_file.read_bytes() == before
     kubelet.remove("two")
-    # Until then the terminating containers keep their memory.
+    # The terminating containers keep their memory until they have ended.
     kubelet.wait_for_log("Pod terminated all containers successfully", two.uid)
     kubelet.write(guaranteed("next", 48))
     (later,) = kubelet.wait_for_running("next")

@@ -1,4 +1,4 @@
-"""Test volumes that need programs which the node lacks: the event names the program."""
+"""Test volumes that need programs that the node lacks: the event names the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test many streams at once: none fails, and the kubelet releases what they used."""
+"""Test many streams at once: none fails, and the kubelet releases the resources that they used."""
 
 from __future__ import annotations
 

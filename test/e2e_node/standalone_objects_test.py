@@ -47,7 +47,7 @@ def volume(name: str, path: Path) -> Manifest:
 
 
 def put(kubelet: KubeletProcess, name: str, *documents: Manifest) -> None:
-    """Write a file of several documents, which appears complete."""
+    """Write several documents to one file. The kubelet never sees a part of the file."""
     unfinished = kubelet.manifests / f".{name}"
     unfinished.write_text("\n---\n".join(json.dumps(document) for document in documents))
     unfinished.rename(kubelet.manifests / f"{name}.yaml")

@@ -24,7 +24,7 @@ from framework.web import fetch
 
 # The garbage collector, which removes the sandboxes and logs of pods that are gone, runs once a minute.
 COLLECTED = 240
-# Everything else takes at most this many seconds.
+# Everything except garbage collection takes at most this many seconds.
 TIMEOUT = 120
 # This is the default directory of pod logs.
 POD_LOGS = Path("/var/log/pods")
@@ -93,8 +93,8 @@ def test_killed_process_is_restarted_with_back_off(kubelet: KubeletProcess, cri:
 
     os.kill(cri.container_pid(second.container_id()), signal.SIGKILL)
 
-    # The status shows CrashLoopBackOff only for a moment, from the sync that finds the back-off over. So the test reads
-    # the log.
+    # The status shows CrashLoopBackOff only for a moment, from the sync that finds that the back-off is over. So the
+    # test reads the log.
     wait_for(
         "the back-off", lambda: "back-off 10s restarting failed container" in kubelet.log.read_text(), timeout=TIMEOUT
     )
@@ -125,7 +125,7 @@ def test_edited_manifest_replaces_pod_and_old_one_goes_first(kubelet: KubeletPro
 
 
 def test_removed_manifest_ends_pod_within_its_grace(kubelet: KubeletProcess, cri: CRIClient, evidence: Path) -> None:
-    """The process gets SIGTERM, continues, and gets SIGKILL after its grace period of 6 s. Then nothing is left."""
+    """The process gets SIGTERM and continues. It gets SIGKILL after its grace period of 6 s. Then nothing is left."""
     folder = evidence / "removed"
     stubborn = """
     trap 'echo SIGTERM >> /evidence/story' TERM

@@ -75,7 +75,7 @@ def container(pod: dict[str, Any], name: str = "main") -> dict[str, Any]:
 
 
 def paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of all figures, with names instead of positions, and of network interfaces only eth0."""
+    """Yield the paths of all figures, with names in place of positions. Omit network interfaces other than eth0."""
     match value:
         case dict():
             for key, below in value.items():

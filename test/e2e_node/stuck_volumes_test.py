@@ -18,9 +18,9 @@ from framework.waiting import wait_for
 TIMEOUT = 180
 HERE = Path(__file__).parents[2]
 VOLUME = "volumes/kubernetes.io~empty-dir/memory"
-# After this many seconds the delay between attempts is so long that the next attempt is far away.
+# After this many seconds, the delay between attempts has grown far beyond `AT_ONCE`.
 PAUSES_ARE_LONG = 180
-# Anything immediate takes less time than such a delay.
+# An immediate action takes less than this many seconds.
 AT_ONCE = 25
 
 

@@ -15,7 +15,7 @@ from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 # This is twice the default.
 IDS = 131072
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
-# The script makes a file in the volume, and writes down its IDs and the volume's owner.
+# The script makes a file in the volume, and records its IDs and the volume's owner.
 LOOK = """
 touch /scratch/{name}
 cat /proc/self/uid_map > /evidence/{name}-uids

@@ -20,7 +20,7 @@ class Figures:
     """Describe the limits of a cgroup in the terms of version 1. None means that there is no limit."""
 
     shares: int
-    quota: int | None  # microseconds per PERIOD
+    quota: int | None  # The quota is in microseconds per PERIOD.
     memory: int | None  # bytes
     pids: int | None = None
 

@@ -1,6 +1,6 @@
-"""Find the kubelet's calls of the API server in its source: which file calls which method of which resource's client.
+"""Find the kubelet's calls to the API server in its source: which file calls which method of which resource's client.
 
-This keeps a new call from being forgotten: client_faults.py must say how each call is tested.
+So no new call can be forgotten: client_faults.py must say how each call is tested.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Make every call of the API server fail in every way while the kubelet needs it.
+"""Make every call to the API server fail in every way while the kubelet needs it.
 
 A case is a call and a kind of fault. A call is a method of a resource's client and the file that calls it. The calls
-come from the source (client_calls.py), so that no new one can be forgotten. Each needs an entry in TRIGGERS, which says
-what makes the kubelet make the call, or in UNIT_TESTS, which names the test in which the call fails without a node. A
-client that the source passes on needs an entry in HANDED_ON.
+come from the source (client_calls.py), so that no new call can be forgotten. Each call needs an entry in TRIGGERS,
+which says what makes the kubelet make the call, or in UNIT_TESTS, which names the test in which the call fails without
+a node. A client that the source passes on needs an entry in HANDED_ON.
 
 All cases of one kind share a node. In each phase of the node's life all calls of that phase fail.
 """
@@ -371,7 +371,7 @@ def _reflected(file: str, *resources: str) -> list[Call]:
     return [Call(file, each, verb) for each in resources for verb in ("list", "watch")]
 
 
-# Each of these calls tells the kubelet about all pods of the node.
+# The response to each of these calls reports all pods of the node to the kubelet.
 _ALL_PODS = frozenset({Call(_CONFIG_API, "pods", "list"), Call(_CONFIG_API, "pods", "watch")})
 # For each client that a file passes on, these are the calls that other files make with it.
 HANDED_ON: Mapping[Mention, Sequence[Call]] = {
@@ -498,7 +498,7 @@ class Round:
         self._create_bystander()
         pods = self._of(Phase.POD)
         self._run_pods([case for case in pods if not TRIGGERS[case.call].rejected])
-        # The false answers of this phase describe the node. They would make the kubelet reject other pods, too, so no
+        # The false responses of this phase describe the node. They would make the kubelet reject other pods, too, so no
         # other pod runs meanwhile.
         self._run_pods([case for case in pods if TRIGGERS[case.call].rejected], other=False)
         self._run_meanwhile(Phase.WATCH)
@@ -666,9 +666,9 @@ class Round:
     def _check_bystander(self, several: Sequence[Case]) -> None:
         with noting(*several):
             if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
-                # The false answers were about this pod, too. Some cannot be undone: a deadline in the past, for
-                # example, fails the pod permanently, and if the pod has a false QoS class the API server does not
-                # learn of that before the kubelet restarts.
+                # The false responses were about this pod, too. The pod cannot recover from some of them: a deadline in
+                # the past, for example, fails the pod permanently. And if the pod has a false QoS class, the kubelet
+                # reports the correct class to the API server only after a restart.
                 self.node.delete(BYSTANDER, grace=0)
                 self.node.wait_until_gone(BYSTANDER)
                 self._create_bystander()

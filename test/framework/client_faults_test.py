@@ -1,4 +1,4 @@
-"""Test that each call of the API server has its cases and none is forgotten."""
+"""Test that each call to the API server has its cases, so that no call is forgotten."""
 
 from __future__ import annotations
 

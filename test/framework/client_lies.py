@@ -1,4 +1,4 @@
-"""Define answers that no API server would give."""
+"""Define responses that no API server would send."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def status(body: bytes) -> bytes:
 
 
 def wrong_types(body: bytes) -> bytes:
-    """Return the true answer with every value replaced by one of another type."""
+    """Return the true response with every value replaced by one of another type."""
     return msgspec.json.encode(_swap(msgspec.json.decode(body)))
 
 
@@ -112,7 +112,7 @@ def _filled(hint: Any, depth: int) -> Any:
 
 
 def _event(body: bytes) -> dict[str, Any] | None:
-    """Return the watch event in the body, or None if the body is another answer."""
+    """Return the watch event in the body, or None if the body is another response."""
     try:
         answer = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -24,8 +24,8 @@ T = TypeVar("T")
 class ClusterMember(KubeletProcess):
     """Run a kubelet that belongs to a cluster. `history` records every state of the cluster's pods.
 
-    Where a method of KubeletProcess takes the name of a pod, here it is the pod's name in the cluster. The name of a
-    mirror pod is that of the manifest with `-NODE` appended.
+    Methods that take the name in a manifest in KubeletProcess take the pod's name in the cluster here. The name of a
+    mirror pod is the name in the manifest with `-NODE` appended.
     """
 
     cluster: Cluster
@@ -70,7 +70,7 @@ class ClusterMember(KubeletProcess):
     def unseen(self) -> Iterator[None]:
         """Hide the changes of pods from the kubelet in a `with` block.
 
-        At the end of the block the kubelet has to list all pods, and so sees the changes as one.
+        At the end of the block the kubelet has to list all pods, and so it sees the changes as a single one.
         """
         faults = self.cluster.faults
         with faults.hang(verb=("watch", "list"), resource="pods", user=f"system:node:{self.node}") as hang:

@@ -12,7 +12,7 @@ from cri_api.v1 import api_pb2_grpc
 POD_UID = "io.kubernetes.pod.uid"
 POD_NAME = "io.kubernetes.pod.name"
 CONTAINER_NAME = "io.kubernetes.container.name"
-# TIMEOUT is the time, in seconds, that a busy runtime may take to answer.
+# TIMEOUT is the time, in seconds, that a busy runtime may take to respond.
 TIMEOUT = 60.0
 
 

@@ -50,7 +50,7 @@ class CSIDriver(DriverProcess):
             subprocess.run(["losetup", "--detach", device], check=False)
 
     def mounts(self) -> list[str]:
-        """Return all mount points below the kubelet's directory, whoever mounted them."""
+        """Return all mount points below the kubelet's directory, including those that the driver did not mount."""
         return [each for each in volumes.mount_points() if Path(each).is_relative_to(self._kubelet_root)]
 
     def loop_devices(self) -> list[str]:

@@ -91,7 +91,7 @@ class Story:
         self.go_on(prefix, late)
 
     def _wait_until_asked_again(self, volume: str) -> None:
-        """Wait for a call by the new kubelet, which may get the answer that an operation is already in progress."""
+        """Wait for a call by the new kubelet. The response may be that an operation is already in progress."""
 
         def look() -> bool:
             calls = self.driver.calls(volume=volume)
@@ -143,7 +143,7 @@ class Story:
         self.assert_in_order()
 
     def assert_gone(self, names: Sequence[str]) -> None:
-        """Check that the node has nothing left of the pods and their volumes, and that the cluster knows it."""
+        """Check that the node has nothing left of the pods and their volumes, and that the cluster's objects show it."""
         for name in names:
             self.node.wait_until_gone(name, timeout=TIMEOUT)
         self.node.wait_for_condition("all unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)

@@ -20,10 +20,10 @@ class Kind(StrEnum):
     """Define how a call fails."""
 
     ERROR = "error"
-    HANG = "hang"  # The call has no effect and gets no answer before its deadline.
-    LATE = "late"  # The call takes effect, but its answer comes after the deadline.
-    EMPTY = "empty"  # The answer is a message in which nothing is set.
-    NONSENSE = "nonsense"  # The answer is a message full of nonsense values.
+    HANG = "hang"  # The call has no effect and gets no response before its deadline.
+    LATE = "late"  # The call takes effect, but its response comes after the deadline.
+    EMPTY = "empty"  # The response is a message in which nothing is set.
+    NONSENSE = "nonsense"  # The response is a message full of nonsense values.
 
 
 class Case(Protocol):

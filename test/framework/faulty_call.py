@@ -1,4 +1,4 @@
-"""Make a call of the API server fail in each of nine ways, in a unit test.
+"""Make a call to the API server fail in each of nine ways, in a unit test.
 
     CALL = Call("kubelet/secret/secret_manager.py", "secrets", "get")
 
@@ -48,24 +48,23 @@ class Kind(StrEnum):
     """Define how a call fails."""
 
     ERROR = "error"
-    HANG = "hang"  # The call has no effect and gets no answer before its deadline.
-    LATE = "late"  # The call takes effect, but its answer comes after the deadline.
-    CUT = "cut"  # The call takes effect, and the connection ends in the middle of the answer.
-    EMPTY = "empty"  # The call takes effect, and the answer is an object in which nothing is set.
-    NONSENSE = "nonsense"  # The call takes effect, and in the answer only the name is not nonsense.
-    WRONG_TYPES = "wrong-types"  # The call takes effect, and the values in the answer have other types.
-    GARBAGE = "garbage"  # The call takes effect, and the answer is not JSON.
-    STATUS = "status"  # The call takes effect, and the answer is a refusal with the code 200.
+    HANG = "hang"  # The call has no effect and gets no response before its deadline.
+    LATE = "late"  # The call takes effect, but its response comes after the deadline.
+    CUT = "cut"  # The call takes effect, and the connection ends in the middle of the response.
+    EMPTY = "empty"  # The call takes effect, and the response is an object in which nothing is set.
+    NONSENSE = "nonsense"  # The call takes effect, and in the response everything but the name is nonsense.
+    WRONG_TYPES = "wrong-types"  # The call takes effect, and the values in the response have other types.
+    GARBAGE = "garbage"  # The call takes effect, and the response is not JSON.
+    STATUS = "status"  # The call takes effect, and the response is a refusal with the code 200.
 
 
 _SILENT = (Kind.HANG, Kind.LATE)
-# A caller may get these errors from a call that fails, but no ContextError, which says that the caller's own time is
-# over.
+# A failed call may raise these errors, but no ContextError, which says that the caller's own time is over.
 _FAILURES = (apierrors.StatusError, OSError, ValueError)
 
 
 def add_fault(faults: Faults, kind: Kind, resource: str, which: Filter) -> Fault:
-    """Make the calls of a resource that `which` selects fail in this way until the fault ends."""
+    """Add a fault of this kind to the calls of a resource that `which` selects. The caller must end the fault."""
     selected: Filter = {**which, "resource": resource}
     match kind:
         case Kind.ERROR:
@@ -133,7 +132,7 @@ class FaultyCall:
     def going_wrong(self, about: str = "") -> Iterator[Fault]:
         """Make the call fail within the block, only for its caller, and only for the object `about` if it is given.
 
-        Raise AssertionError if nobody makes the call.
+        Raise AssertionError if the caller does not make the call.
         """
         call = self.call
         selected = Filter(verb=call.method, caller=call.caller)
@@ -145,7 +144,7 @@ class FaultyCall:
 
     @contextmanager
     def no_waiting(self) -> Iterator[None]:
-        """Make clients soon give up a failing request, so that the test does not wait for them."""
+        """Make clients give up a failing request soon, so that the test does not wait for them."""
         with pytest.MonkeyPatch.context() as patches:
             patches.setattr(with_retry, "_AFTER_CUT", 0)
             if self.kind in _SILENT:

@@ -1,7 +1,7 @@
-"""Run plugins of each kind in the test's process, whose calls fail as the test wants; see fake.Faults.
+"""Run plugins of each kind in the test's process. Their calls fail as the test wants; see fake.Faults.
 
 The plugins do the same work as the tests' drivers, which are separate processes. A call fails before or after it has
-reached the plugin. A method is known by its full name, such as "csi.v1.Node/NodeStageVolume".
+reached the plugin. The full name of a method identifies it, such as "csi.v1.Node/NodeStageVolume".
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Interceptor(grpc.ServerInterceptor):
     """Apply faults to the calls of a server.
 
     `stream_fault` is the fault that currently applies to streams. `given_up` counts, for each method, the calls whose
-    caller did not wait for the answer.
+    caller did not wait for the response.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class FaultyPlugin(ABC):
 
     @abstractmethod
     def equip(self, node: ClusterMember, manifest: Manifest) -> None:
-        """Make a pod that is not yet created need the plugin."""
+        """Change the manifest of a pod, before the pod is created, so that the pod needs the plugin."""
 
     def allocate(self, node: ClusterMember, name: str) -> None:
         """Do what the scheduler does for the pod before it binds the pod. Most plugins need nothing."""

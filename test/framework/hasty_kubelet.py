@@ -49,7 +49,7 @@ def shorten_pauses() -> None:
 
 
 def shorten_limits() -> None:
-    """Shorten the time limits of all calls of plugins, and the pauses before the kubelet repeats them."""
+    """Shorten the time limits of all calls to plugins, and the pauses before the kubelet repeats them."""
     for module in (csi_attacher, csi_block, csi_mounter, csi_plugin, csi_util):
         _set(module, "CSI_TIMEOUT", CALL_TIMEOUT)
     _set(dra_plugin, "DEFAULT_CLIENT_CALL_TIMEOUT", CALL_TIMEOUT)

@@ -29,7 +29,7 @@ class HollowImages:
     def fail(self, name: str, message: str = "") -> ImageFault:
         """Make pulls of an image fail until the fault's end() or the end of its `with` block.
 
-        The end of the fault or of the node raises UnusedFaultError if nobody has pulled the image.
+        The end of the fault or of the node raises UnusedFaultError if no kubelet has pulled the image.
         """
         fault = ImageFault(self._runtime, fake.canonical_name(name), message or fake.not_found(name).message)
         with self._lock:

@@ -42,7 +42,7 @@ class HollowKubelet(KubeletProcess):
         self.environment["TMPDIR"] = str(folder)  # A hollow node keeps its pods' logs there.
 
     def end(self) -> None:
-        """End the process in whatever state it is, and the runtime."""
+        """End the process, whatever its state, and then the runtime."""
         if self.alive:
             self.kill()
         self.server.stop()

@@ -62,8 +62,8 @@ class HollowNode:
     """Run a node within a `with` block, in which it is ready. A process and a cluster may have several nodes.
 
     - `api`: the cluster to join. None means a node without a cluster, whose only pods are those in `staticPodPath`.
-    - `labels`, `taints`: what the node registers with, as the API has them: [{"key": …, "effect": "NoSchedule"}].
-    - `capacity`: what differs from CAPACITY, including extended resources: {"cpu": "2", "example.com/gpu": "1"}.
+    - `labels`, `taints`: the node registers with these, in the form of the API: [{"key": …, "effect": "NoSchedule"}].
+    - `capacity`: the differences from CAPACITY, including extended resources: {"cpu": "2", "example.com/gpu": "1"}.
     - `config`: fields of the kubelet's configuration file: {"nodeStatusUpdateFrequency": "1s"}.
     - `quick`: restarts, retries and relists come after a tenth of the time, and backoffs grow to at most one second.
 
@@ -240,7 +240,7 @@ class HollowNode:
     def _server(self, directory: Path) -> scheme.Document:
         """Configure the kubelet's own server, which the API server calls for logs and streams.
 
-        Its port belongs to no other kubelet, so that nobody mistakes another node of this machine for this one.
+        Its port belongs to no other kubelet, so that no client mistakes another node of this machine for this one.
         """
         if self._api is None:
             return {"enableServer": False}
@@ -315,7 +315,7 @@ class _QuickBuilder(_HollowBuilder):
 
 
 class _Annotations:
-    """Reject pods with an invalid behaviour annotation, because otherwise nobody would notice the mistake."""
+    """Reject pods with an invalid behaviour annotation, because otherwise the mistake would go unnoticed."""
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         spec = attrs.pod.spec

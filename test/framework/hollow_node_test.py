@@ -94,7 +94,7 @@ def test_configuration_that_is_none(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped node leaves no threads and files behind, even if its pods run and a call of the runtime hangs."""
+    """A stopped node leaves no threads and files behind, even if its pods run and a call to the runtime hangs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Cluster(tmp_path / "cluster") as cluster:
         before = set(threading.enumerate())

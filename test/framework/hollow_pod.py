@@ -81,9 +81,9 @@ class HollowPod:
     ) -> None:
         """Set the output and exit code of commands that begin with `command`, of `kubectl exec`, probes and hooks.
 
-        If the answer is a function, its argument is the Process: the function reads and writes the process's files and
-        returns the exit code. A later call takes precedence over an earlier one. Without `container`, the answer is
-        that of all containers of the pod.
+        If `answer` is a function, its argument is the Process: the function reads and writes the process's files and
+        returns the exit code. A later call takes precedence over an earlier one. Without `container`, the setting
+        applies to all containers of the pod.
         """
         if callable(answer):
             if stderr or exit_code:

@@ -85,7 +85,7 @@ def _shout(process: fake.Process) -> int:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Answer what the client sent, after the end of its data."""
+    """Send back what the client sent, after the end of its data."""
     connection.sendall(b"".join(iter(lambda: connection.recv(1 << 16), b"")).upper())
 
 

@@ -25,7 +25,7 @@ from framework.waiting import wait_for
 
 T = TypeVar("T")
 
-# These are the times, in seconds, for the kubelet to start, for it to exit, for an HTTP answer, and for any other
+# These are the times, in seconds, for the kubelet to start, for it to exit, for an HTTP response, and for any other
 # condition. They are far longer than needed, because the machine may be busy.
 START_TIMEOUT = 120.0
 EXIT_TIMEOUT = 60.0
@@ -209,7 +209,7 @@ class KubeletProcess:
         return "\n".join(text.splitlines()[-LOG_LINES_IN_ERRORS:])
 
     def get(self, path: str, port: int | None = None) -> str:
-        """Return the body of an HTTP answer from the read-only port or from another one."""
+        """Return the body of an HTTP response from the read-only port or from another one."""
         url = f"http://127.0.0.1:{port or self.read_only_port}{path}"
         with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT) as answer:
             return str(answer.read().decode())

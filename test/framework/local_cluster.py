@@ -19,7 +19,7 @@ from framework.program import Program
 
 NODE = "e2e-node"
 STOP_TIMEOUT = 20.0
-# No DNS server answers at this address, but pods need one in their configuration.
+# Pods need a DNS server in their configuration. None listens at this address.
 CLUSTER_DNS = "10.96.0.10"
 # The frequency is higher than on a real node, for tests that wait for the next report.
 STATUS_REPORT_FREQUENCY = 10
@@ -99,7 +99,7 @@ class ClusterKubelet(KubeletProcess):
 class LocalCluster:
     """Run a cluster of one node. `stop` removes everything that it created.
 
-    `kubeconfig` is that of a user with all permissions. `logs` returns the logs of the programs. `kubelet`,
+    `kubeconfig` is the kubeconfig of a user with all permissions. `logs` returns the logs of the programs. `kubelet`,
     `containerd` and `cri` give direct access to the node.
     """
 

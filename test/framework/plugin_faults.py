@@ -1,9 +1,9 @@
-"""Make every call of a plugin fail in every way while the kubelet needs it.
+"""Make every call to a plugin fail in every way while the kubelet needs it.
 
 Plugins are CSI drivers, DRA drivers and device plugins. The calls of their registration fail, too.
 
-A case is a method and a kind of fault. The methods come from the descriptions of the APIs, so that no new one can be
-forgotten. Each needs an entry in TRIGGERS or STREAMS, which say what makes the kubelet call it, or in UNUSED.
+A case is a method and a kind of fault. The methods come from the descriptions of the APIs, so that no new method can be
+forgotten. Each method needs an entry in TRIGGERS or STREAMS, which say what makes the kubelet call it, or in UNUSED.
 
 All cases of one kind share a node. Calls that are about one pod fail at the same time, each for its own pod. Of the
 calls that are about a whole plugin, one fails at a time, but those of different plugins fail at the same time.
@@ -307,7 +307,8 @@ class Trigger:
     pod_runs: bool = False
     # `afterwards` is what the plugin does after the end of the fault.
     afterwards: Callable[[Case], None] = _nothing
-    # With `lies_stay`, the pod keeps a false answer of the plugin, as in Go. Its controller has to create another pod.
+    # With `lies_stay`, the pod keeps a false response of the plugin, as in Go. Its controller has to create another
+    # pod.
     lies_stay: bool = False
     # `works` waits until the call has had its effect.
     works: Callable[[Case], None] = _nothing
@@ -447,7 +448,7 @@ def cases(kinds: Sequence[Kind | StreamKind]) -> pytest.MarkDecorator:
 
 
 class Round:
-    """Run a node on which all calls of plugins fail in these ways, one group of cases after the other."""
+    """Run a node on which all calls to plugins fail in the given ways, one group of cases after the other."""
 
     def __init__(self, on: FaultyNode, kinds: Sequence[Kind | StreamKind]) -> None:
         self._on = on

@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 # These are the types of the events of a watch.
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
-# RETRY is the time, in seconds, before the next attempt when the API server does not answer.
+# RETRY is the time, in seconds, before the next attempt when the API server does not respond.
 RETRY = 0.2
-# STOP_RETRY is the time, in seconds, after which a watch that has not ended is told again to end.
+# STOP_RETRY is the time, in seconds, after which a watch that has not ended is stopped again.
 STOP_RETRY = 0.1
 
 
@@ -98,8 +98,8 @@ class Recorder:
             try:
                 self._follow(self._catch_up())
             except (ApiException, HTTPError):
-                # The server may be away for as long as a test wants, or may have forgotten the version. In both cases,
-                # list again.
+                # The server may be unreachable for as long as a test wants, or may have forgotten the version. In both
+                # cases, list again.
                 self._stopping.wait(RETRY)
 
     def _catch_up(self) -> str:
@@ -119,7 +119,7 @@ class Recorder:
     def _follow(self, version: str) -> None:
         """Record events until `stop`.
 
-        Raise ApiException if the server has forgotten the version, and HTTPError if it is away.
+        Raise ApiException if the server has forgotten the version, and HTTPError if it is unreachable.
         """
         while not self._stopping.is_set():
             since = {"resource_version": version, "allow_watch_bookmarks": True}

@@ -113,7 +113,7 @@ class Registry:
         return True
 
     def _request(self, method: str, path: str, data: bytes | None = None, content_type: str = "") -> Any:
-        """Return the headers of the answer. Raise OSError for an answer that reports an error."""
+        """Return the headers of the response. Raise OSError if the response reports an error."""
         url = path if path.startswith("http:") else f"http://{self.host}{path}"
         headers = {"Accept": _MANIFEST}
         if content_type:
@@ -149,7 +149,7 @@ def _json(layout: tarfile.TarFile, name: str) -> Any:
 class Gate:
     """Hold requests for manifests in front of a registry until the test lets them through, within a `with` block.
 
-    Its `host` is the host in the images' names. If it holds pulls of different repositories, these pulls are
+    `host` is the gate's host in the names of images. If the gate holds pulls of different repositories, these pulls are
     concurrent.
     """
 
@@ -203,7 +203,7 @@ class Gate:
             protocol_version = "HTTP/1.1"
 
             def handle(self) -> None:
-                """Refuse TLS: newer runtimes try it first, and take this answer as that of a server without TLS."""
+                """Refuse TLS. Newer runtimes try TLS first, and this response makes them continue without it."""
                 if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
                     self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
                     return

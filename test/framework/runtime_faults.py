@@ -1,7 +1,8 @@
 """Make every call of the CRI fail in every way while the kubelet needs it.
 
-A case is a method of the CRI and a kind of fault. The methods come from the description of the API, so that no new one
-can be forgotten. Each needs an entry in TRIGGERS, which says what makes the kubelet call it, or in UNUSED.
+A case is a method of the CRI and a kind of fault. The methods come from the description of the API, so that no new
+method can be forgotten. Each method needs an entry in TRIGGERS, which says what makes the kubelet call it, or in
+UNUSED.
 
 All cases of one kind share a node. Calls that are about one pod fail at the same time, each for its own pod, and so do
 the calls that the kubelet makes at its start. Calls that are about the whole node fail one after the other.
@@ -49,10 +50,10 @@ _PATIENCE = 60.0
 
 # Neither this kubelet nor the Go kubelet calls these methods.
 UNUSED = frozenset({"ContainerStats"})
-# The kubelet calls these methods so rarely, or only on a node with cgroups, that tests make it call them in their own
-# process: see runtime_seldom_calls_test.py.
+# The kubelet calls these methods rarely, or only on a node with cgroups. Other tests make the kubelet call them in the
+# test's process: see runtime_seldom_calls_test.py.
 SELDOM = frozenset({"RemovePodSandbox", "RemoveImage", "PodSandboxStats", "UpdatePodSandboxResources"})
-# Each of these methods reports all pods, so a false answer from one of them makes the kubelet restart all pods.
+# Each of these methods reports all pods, so a false response from one of them makes the kubelet restart all pods.
 LISTS = frozenset({"ListPodSandbox", "ListContainers", "GetContainerEvents"})
 
 
@@ -149,7 +150,7 @@ class Case:
         wait_for(f"a request makes a call of {self.method} go wrong", hit, _PATIENCE, lambda: answers)
 
     def ask(self, method: str, path: str) -> int:
-        """Send the kubelet's server a request, and return the status of the answer, or 0 if there is none."""
+        """Send the kubelet's server a request, and return the status of the response, or 0 if there is none."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.node.port, timeout=_ANSWER_TIMEOUT, context=insecure_context()
         )
@@ -223,7 +224,7 @@ def _request(method: str, path: str, phase: Phase = Phase.POD) -> Trigger:
 
 
 TRIGGERS: Mapping[str, Trigger] = {
-    # A starting kubelet that gets no answer to this call reports the error and exits, as in Go, and is then started
+    # A starting kubelet that gets no response to this call reports the error and exits, as in Go, and is then started
     # again.
     "Version": Trigger(_nothing, Phase.FIRST_CALL),
     "RuntimeConfig": Trigger(_nothing, Phase.AWAITED),
@@ -259,7 +260,7 @@ TRIGGERS: Mapping[str, Trigger] = {
 
 
 class Round:
-    """Run a node on which all calls of the runtime fail in one way, one phase after the other."""
+    """Run a node on which all calls to the runtime fail in one way, one phase after the other."""
 
     def __init__(self, node: ClusterNode, kind: Kind) -> None:
         self._node = node
@@ -339,7 +340,7 @@ class Round:
 
     def _check_bystander(self, several: Sequence[Case], before: list[str]) -> None:
         if self._kind in (Kind.EMPTY, Kind.NONSENSE) and any(case.method in LISTS for case in several):
-            # Nobody can tell when the old bystander has restarted for the last time.
+            # The test cannot know when the old bystander has restarted for the last time.
             self._node.delete(BYSTANDER)
             self._node.wait_until_gone(BYSTANDER)
             self._create_bystander()

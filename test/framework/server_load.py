@@ -57,9 +57,9 @@ class Load:
     execs: int = 50
     forwards: int = 20
     followers: int = 200
-    exchanges: int = field(default=0, init=False)  # The field counts message exchanges, each there and back.
+    exchanges: int = field(default=0, init=False)  # The field counts messages that were sent and came back.
     lines: int = field(default=0, init=False)  # The field counts log lines.
-    peak: Usage = field(init=False)  # The usage is that in the middle of the run.
+    peak: Usage = field(init=False)  # The field holds the usage in the middle of the run.
 
     def run(self, seconds: float) -> None:
         self._lock = threading.Lock()  # The lock guards exchanges, lines and _errors.

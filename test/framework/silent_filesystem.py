@@ -1,4 +1,4 @@
-"""Serve a file system that stops answering on request, like a network file system whose server has failed.
+"""Serve a file system that stops responding on request, like a network file system whose server has failed.
 
 It is an empty directory, served over /dev/fuse from this process. When the process ends, so do the requests of all
 processes that wait for it. Nothing in this process may access the file system while it is silent.
@@ -45,7 +45,7 @@ _WITHOUT_ANSWER = (Opcode.FORGET, Opcode.BATCH_FORGET)
 
 
 class SilentFilesystem:
-    """Serve one mount. It answers until go_silent is called."""
+    """Serve one mount. It responds until go_silent is called."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -54,7 +54,7 @@ class SilentFilesystem:
         if _LIBC.mount(b"server:/export", target.encode(), b"fuse", 0, options) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
         self._silent = threading.Event()
-        # The event is set once a process waits for an answer that will not come.
+        # The event is set once a process waits for a response that will not come.
         self.somebody_waits = threading.Event()
         self._thread = golang.go(self._serve, name="silent-filesystem")
 
@@ -78,7 +78,7 @@ class SilentFilesystem:
             if opcode in _WITHOUT_ANSWER:
                 continue
             if opcode == Opcode.INTERRUPT:
-                # A killed process need not wait, as with NFS.
+                # A process that is killed stops waiting, as with NFS.
                 (unique,) = _UNIQUE.unpack_from(request, _IN_HEADER.size)
                 self._reply(unique, errno.EINTR, b"")
             elif self._silent.is_set():
@@ -87,7 +87,7 @@ class SilentFilesystem:
                 self._reply(unique, *_answer(opcode))
 
     def _reply(self, unique: int, error: int, body: bytes) -> None:
-        # The request may have an answer already, or its process may no longer wait.
+        # The request may already have a response, or its process may no longer wait.
         with contextlib.suppress(OSError):
             os.write(self._fd, _OUT_HEADER.pack(_OUT_HEADER.size + len(body), -error, unique) + body)
 

@@ -24,8 +24,8 @@ def wait_for_object(
 ) -> T:
     """Return the first result of `look` that is not None, called with the object now and after each change.
 
-    Raise LookupError if the object is deleted, any error of `look`, and TimeoutError after `timeout` seconds. `what`
-    says in the error what was expected.
+    Raise LookupError if the object is deleted, any error of `look`, and TimeoutError after `timeout` seconds. The
+    errors quote `what`, the expected condition.
     """
     watch = store.watch(resource, namespace, field_selector=f"metadata.name={name}")
     answers: golang.Channel[T | Exception] = golang.Channel(1)

@@ -13,7 +13,7 @@ from framework.waiting import wait_for
 
 
 def fetch(url: str) -> str:
-    """Return a server's answer. The server may have just started and not listen yet."""
+    """Return a server's response. The server may have just started and not listen yet."""
 
     def look() -> list[str]:
         try:
@@ -26,7 +26,7 @@ def fetch(url: str) -> str:
 
 
 class ManifestServer:
-    """Answer every GET with `status` and `body`, within a `with` block. Both may change at any time."""
+    """Serve `body` with `status` for every GET, within a `with` block. Both may change at any time."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -53,7 +53,7 @@ class ManifestServer:
         return f"http://127.0.0.1:{self._server.server_port}/manifests"
 
     def wait_for_requests(self, count: int) -> None:
-        """Wait until the server has answered this many more requests."""
+        """Wait until the server has handled this many more requests."""
         goal = self._requests + count
         wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=120)
 

@@ -1,9 +1,9 @@
-"""Serve probes of containers: answer as the request's path says, and log each request with its time.
+"""Serve probes of containers: respond as the request's path says, and log each request with its time.
 
     python -m framework.witness CERTIFICATE KEY
 
 The program serves HTTP on port 8080, HTTPS on 8443, and gRPC's health service on 9090. For each request it writes a
-line to its standard output: the machine's uptime in seconds, and the request as a JSON object. The answer depends on
+line to its standard output: the machine's uptime in seconds, and the request as a JSON object. The response depends on
 the path and on the number of earlier requests for exactly that path:
 
     /ok/...                200
@@ -127,7 +127,7 @@ def main() -> None:
     health.add_generic_rpc_handlers((Health(),))
     health.add_insecure_port(f"0.0.0.0:{GRPC}")
     health.start()
-    # This server starts last, because the tests take its answer as a sign that the others listen, too.
+    # This server starts last, because the tests take its response as a sign that the others listen, too.
     Server(("", HTTP), Handler).serve_forever()
 
 

@@ -67,7 +67,7 @@ Plugin = Callable[[Attempt], None]
 class Plugins:
     """Run the plugins in upstream's order. Thread-safe.
 
-    With `mount_tokens`, pods get a volume with the token of their service account, as upstream.
+    With `mount_tokens`, pods get a volume with the token of their service account, as upstream's do.
     """
 
     def __init__(self, store: Callable[[], Store], mount_tokens: bool = False) -> None:

@@ -45,7 +45,7 @@ _EXTENDED_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class TokenUser:
-    """Describe the user of a token, and those of the wanted audiences for which the token is valid."""
+    """Describe the user of a token, and the requested audiences for which the token is valid."""
 
     user: UserInfo
     audiences: tuple[str, ...]

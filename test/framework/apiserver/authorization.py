@@ -1,4 +1,4 @@
-"""Authorize requests: administrators may do everything, nodes what concerns them, others what has been granted.
+"""Authorize requests: administrators may do everything, nodes what concerns them, other users what they were granted.
 
 Rules are granted in the process or by stored roles (rbac.py).
 

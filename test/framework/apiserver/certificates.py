@@ -26,8 +26,8 @@ SIGNER_KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SIGNER_KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 
 _BACKDATE = datetime.timedelta(minutes=5)
-# A certificate begins _BACKDATE before its signing. It ends earlier by the same time, unless its lifetime is below
-# this value.
+# A certificate is valid from _BACKDATE before its signing. It expires earlier by the same time, unless its lifetime is
+# below this value.
 _SHORT = datetime.timedelta(hours=8)
 _YEAR = datetime.timedelta(days=365)
 _USER_PREFIX = "system:node:"
@@ -72,7 +72,7 @@ class KeyPair:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file in one step. Others can never read it."""
+    """Write a file in one step. Other users can never read it."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -175,7 +175,7 @@ class CertificateAuthority:
         alternative: x509.SubjectAlternativeName | None,
     ) -> bytes:
         assert isinstance(public_key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey)
-        # The certificate must begin before its end, also if it has already expired.
+        # The certificate must begin before its end, even if it has already expired.
         start = min(_now(), end) - _BACKDATE
         bits = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
         extended = [_EXTENDED_KEY_USAGES[usage] for usage in usages if usage in _EXTENDED_KEY_USAGES]

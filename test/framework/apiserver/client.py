@@ -1,4 +1,4 @@
-"""Define a minimal HTTP client for the server's own tests: it returns the code and the body of an answer."""
+"""Define a minimal HTTP client for the server's own tests: it returns the code and the body of a response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Client:
     def call(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON, **query: str
     ) -> tuple[int, Any]:
-        """Return the code and the decoded answer."""
+        """Return the code and the decoded response."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         headers = {"Accept": accept} | ({"Content-Type": content_type} if data is not None else {})

@@ -37,14 +37,14 @@ _YEAR = timedelta(days=365)
 
 @dataclass
 class Options:
-    """Configure a cluster that differs from a usual one.
+    """Configure a cluster.
 
     - `host`, `port`: the address to listen on. Port 0 selects a free one.
     - `names`: additional host names and addresses in the server's certificate.
     - `mount_tokens`: pods get a volume with the token of their service account, as in real clusters.
     - `shortest_token`: the lifetime, in seconds, of service account tokens that were requested with the minimum of ten
       minutes; 0 keeps ten minutes.
-    - `keep`: save the objects in the directory at the stop, and load them at the start.
+    - `keep`: save the objects in the directory when the cluster stops, and load them when it starts.
     - `node_grace_period`: the number of seconds that a node may be silent. None means forever.
     - `quarantine`: the number of seconds after which the pods of a deleted node are garbage-collected.
     """

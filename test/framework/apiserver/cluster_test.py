@@ -43,7 +43,7 @@ class Client:
     def __call__(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Return the code and the decoded object of the answer."""
+        """Return the code and the decoded object of the response."""
         with closing(http.client.HTTPSConnection(self.address, context=self.context, timeout=10)) as connection:
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             sent = {"Content-Type": kind, **self.headers, **(headers or {})}
@@ -143,7 +143,7 @@ def test_what_was_asked(cluster: Cluster) -> None:
     node("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}}, {"User-Agent": "kubelet/test"})
     node("GET", "/api/v1/nodes/n1")
     node("GET", "/api/v1/nodes/n2")
-    # The log records a call after the answer, which the client may see first.
+    # The server logs a call after it has sent the response, which the client may see first.
     wait_for("all calls", lambda: len(cluster.requests.calls(user="system:node:n1")) == 3, 30)
     assert cluster.requests.count_by_verb(user="system:node:n1") == {"create nodes": 1, "get nodes": 2}
     assert [call.code for call in cluster.requests.calls(verb="get")] == [200, 403]

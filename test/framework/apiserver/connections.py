@@ -1,4 +1,4 @@
-"""Serve HTTP/1.1 on sockets, with persistent connections, chunked answers, and connections that a handler takes over.
+"""Serve HTTP/1.1 on sockets, with persistent connections, chunked responses, and connections that a handler takes over.
 
 The module is small on purpose: the standard library's handler takes more time per request than the rest of the server.
 """
@@ -40,7 +40,10 @@ class Connection:
             self.peer_certificate = sock.getpeercert(binary_form=True)
 
     def read_request(self) -> Request | None:
-        """Return the next request, or None if the client has closed the connection. Raise BadRequest."""
+        """Return the next request, or None if the client has closed the connection.
+
+        Raise BadRequest if the client has sent something else.
+        """
         head = self._read_head()
         if head is None:
             return None
@@ -135,7 +138,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Responder:
-    """Send the answer to one request. If `fault` is not None, it changes the answer first."""
+    """Send the response to one request. If `fault` is not None, it changes the response first."""
 
     connection: Connection
     keep_alive: bool
@@ -145,7 +148,7 @@ class Responder:
     fault: AnswerFault | None = None
 
     def warn(self, text: str) -> None:
-        """Send the client a warning, each text once. A text that a header cannot contain is left out.
+        """Add a warning to the response, unless it has the same warning already or a header cannot contain the text.
 
         Go: net.NewWarningHeader
         """
@@ -165,7 +168,7 @@ class Responder:
             raise Cut
 
     def start_stream(self, content_type: str) -> None:
-        """Start an answer that `chunk` continues and `end` ends."""
+        """Start a response that `chunk` continues and `end` ends."""
         self.code = 200
         self.headers["Content-Type"] = content_type
         self.headers["Transfer-Encoding"] = "chunked"

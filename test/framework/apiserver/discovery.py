@@ -29,7 +29,7 @@ VERSION: Object = {
     "platform": "linux/amd64",
 }
 _JSON = "application/json"
-# The type that old clients request contains an "@", which an answer must not contain.
+# The type that old clients request contains an "@", which a response must not contain.
 _OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE, _VERSION_TEXT = "Kubernetes", "v1.36.2"
 

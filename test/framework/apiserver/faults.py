@@ -29,7 +29,7 @@ CALLER_HEADER = "x-caller"
 
 
 class Filter(TypedDict, total=False):
-    """Select the requests that a fault hits, and at most how many of them."""
+    """Select the requests that a fault hits, and limit their number."""
 
     verb: Wanted
     resource: Wanted
@@ -98,7 +98,7 @@ class _Stale(Fault):
 
 
 class _Late(Fault):
-    """Send the answer only when the fault ends, although the server has done the work before."""
+    """Send the response only when the fault ends, although the server has done the work before."""
 
     def answer(self, code: int, body: bytes) -> Answer:
         self.ended.wait()
@@ -110,7 +110,7 @@ class _Late(Fault):
 
 
 class _Lie(Fault):
-    """Replace the answer, or each event of a watch."""
+    """Replace the response, or each event of a watch."""
 
     tell: Callable[[bytes], bytes]
 
@@ -124,7 +124,7 @@ class _Lie(Fault):
 
 
 class _CutAnswer(Fault):
-    """Send half of the answer, or half of the first event of a watch."""
+    """Send half of the response, or half of the first event of a watch."""
 
     def answer(self, code: int, body: bytes) -> Answer:
         return Answer(code, body[: len(body) // 2], len(body))
@@ -195,16 +195,16 @@ class Faults:
         return self._add(_Late(self, "answer", selected))
 
     def lie(self, tell: Callable[[bytes], bytes], **selected: Unpack[Filter]) -> Fault:
-        """Handle requests, but answer with code 200 and the result of `tell`.
+        """Handle requests, but respond with code 200 and the result of `tell`.
 
-        `tell` gets the true answer, or each event of a watch.
+        `tell` gets the true response, or each event of a watch.
         """
         fault = _Lie(self, "answer", selected)
         fault.tell = tell
         return self._add(fault)
 
     def cut_answers(self, **selected: Unpack[Filter]) -> Fault:
-        """Handle requests, but cut the connection in the middle of the answer."""
+        """Handle requests, but cut the connection in the middle of the response."""
         return self._add(_CutAnswer(self, "answer", selected))
 
     def stale_lists(self, version: int | None = None, **selected: Unpack[Filter]) -> Fault:
@@ -333,7 +333,7 @@ def _copy(error: errors.ApiError) -> errors.ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Describe an answered request or a watch that has ended. `ended` is the time in seconds since 1970."""
+    """Describe a finished request or a watch that has ended. `ended` is the time in seconds since 1970."""
 
     method: str
     path: str
@@ -350,14 +350,14 @@ class Call:
 
 
 class RequestLog:
-    """Record all calls in the order of their ends. Thread-safe."""
+    """Record all calls in the order in which they end. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: list[Call] = []
 
     def __call__(self, request: Request, code: int) -> None:
-        """Record a request. The server calls this after its answer; the code is 0 if the connection was cut."""
+        """Record a request. The server calls this after its response; the code is 0 if the connection was cut."""
         call = Call(
             request.method,
             request.path,
@@ -376,7 +376,10 @@ class RequestLog:
             self._calls.append(call)
 
     def calls(self, **selected: str | int) -> list[Call]:
-        """Return the calls with these properties: calls(verb="patch", resource="pods", code=200)."""
+        """Return the calls that have these properties.
+
+        An example: calls(verb="patch", resource="pods", code=200).
+        """
         with self._lock:
             found = list(self._calls)
         return [call for call in found if all(getattr(call, key) == value for key, value in selected.items())]

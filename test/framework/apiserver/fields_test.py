@@ -27,7 +27,7 @@ def api() -> Iterator[APIServer]:
 def _call(
     api: APIServer, method: str, path: str, body: str, content_type: str = JSON
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return the code, the decoded answer and the warnings."""
+    """Return the code, the decoded response and the warnings."""
     connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
     try:
         connection.request(method, path, body, {"Content-Type": content_type})

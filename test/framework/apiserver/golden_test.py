@@ -1,8 +1,8 @@
-"""Test that the test API server answers recorded requests of a kubelet as the real one did.
+"""Test that the test API server responds to recorded requests of a kubelet as the real one did.
 
 The test sends all requests that the node sent to a real API server, scenario by scenario, to one test server. Where the
-recorded answers show an action of the recorded user (apply, bind, delete), the test does the same. It leaves out
-watches, and requests for tokens, whose answers are random.
+recorded responses show an action of the recorded user (apply, bind, delete), the test does the same. It leaves out
+watches, and requests for tokens, whose responses are random.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Replay:
         self._connection.close()
 
     def run(self, scenario: str) -> list[str]:
-        """Return the answers that differ from the recording."""
+        """Return the responses that differ from the recording."""
         source = "02-everything" if scenario == "06-restart" else scenario
         manifest = _DATA / source / "input.yaml"
         if scenario == "06-restart":
@@ -96,7 +96,7 @@ class Replay:
             yield from (f"{what}: {difference}" for difference in _differences("", ours, theirs))
 
     def _catch_up(self, line: dict[str, Any]) -> None:
-        """Delete the pod if the recorded user must have done so before this answer."""
+        """Delete the pod if the recorded user must have done so before this response."""
         meta = (line.get("got") or {}).get("metadata") or {}
         if line["verb"] not in ("patch", "delete") or "/pods/" not in line["uri"]:
             return
@@ -172,7 +172,7 @@ def _differences(path: str, ours: Any, theirs: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def faults() -> dict[str, list[str]]:
-    """Return the differing answers by scenario. The scenarios run in order because each builds on those before."""
+    """Return the differing responses by scenario. The scenarios run in order because each builds on those before."""
     api = APIServer()
     api.admission = Plugins(lambda: api.store, mount_tokens=True)
     with api:

@@ -1,4 +1,4 @@
-"""Answer requests: find the resource of a path, and handle each verb.
+"""Handle requests: find the resource of a path, and handle each verb.
 
 Go: k8s.io/apiserver/pkg/endpoints/handlers, pkg/endpoints/request/requestinfo.go
 """
@@ -49,7 +49,7 @@ _JOBS_LEAVE_PODS = (
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
 _WATCH_TIMEOUT = (1800.0, 3600.0)
-# The answer to a deletion is the last object for these kinds, and a status for the others.
+# The response to a deletion is the last object for these kinds, and a status for the others.
 _RETURN_DELETED = frozenset(
     (
         "csidrivers",
@@ -86,7 +86,7 @@ class Settings(Protocol):
 
 
 class Handlers:
-    """Answer requests. The threads of all connections call this."""
+    """Handle requests. The threads of all connections call this."""
 
     def __init__(self, settings: Settings, registry: Registry, hang_ups: HangUps) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class Handlers:
         self._hang_ups = hang_ups
 
     def __call__(self, request: Request, responder: Responder) -> None:
-        """Answer one request. If a fault cuts the connection, close it without an answer."""
+        """Handle one request. If a fault cuts the connection, close it without a response."""
         try:
             self._answer(request, responder)
         except Cut:
@@ -144,7 +144,7 @@ class Handlers:
             raise _refusal(request, reason)
 
     def _describe(self, request: Request, responder: Responder) -> bool:
-        """Answer a request for the server's health or description, and report whether the request was one."""
+        """Respond to a request for the server's health or description, and report whether the request was one."""
         if request.resource:
             return False
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):
@@ -162,7 +162,7 @@ class Handlers:
             return
         self._check_verb(request, resource)
         if resource.verbs == ("create",) and resource.plural != "bindings":
-            raise errors.no_such_path()  # No handler answers this resource.
+            raise errors.no_such_path()  # No handler serves this resource.
         if resource.group in AGGREGATED:
             self._serve_aggregated(request, resource, responder)
             return
@@ -202,7 +202,7 @@ class Handlers:
             )
 
     def _serve_aggregated(self, request: Request, resource: Resource, responder: Responder) -> None:
-        """Answer on behalf of another server. Raise ApiError if there is none."""
+        """Respond on behalf of another server. Raise ApiError if there is none."""
         form_of(request, resource)
         answer = self._settings.aggregated.get(resource.group)
         if answer is None:
@@ -371,7 +371,8 @@ class Handlers:
     def _checked_body(self, request: Request, group_version: str, kind: str, responder: Responder) -> Object:
         """Return the object in a request without the fields that its kind does not have.
 
-        Raise ApiError 400 or 415. The client is told of unknown and duplicate fields as it has chosen.
+        Report unknown and duplicate fields to the client in the way that the client has chosen. Raise ApiError 400 or
+        415.
         """
         directive = fields.directive_of(request)
         version = group_version.rpartition("/")[2]

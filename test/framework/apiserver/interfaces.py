@@ -131,9 +131,9 @@ class Faults(Protocol):
         """Report whether to close a connection that the server has just accepted."""
 
     def on_answer(self, request: Request) -> AnswerFault | None:
-        """Return the fault of a request's answer, which is known by then, or None.
+        """Return the fault for the response to a request, or None.
 
-        The request has already been handled.
+        The request has already been handled, and the response is known.
         """
 
     def serve_stale(self, request: Request) -> int | None:
@@ -156,7 +156,7 @@ class Faults(Protocol):
 class Answer:
     """Describe the bytes to send.
 
-    The server announces `length` even if it is not that of the body, and then cuts the connection.
+    The server announces `length` even if the body has another length, and then cuts the connection.
     """
 
     code: int
@@ -165,10 +165,10 @@ class Answer:
 
 
 class AnswerFault(Protocol):
-    """Define a fault of one answer that is not a watch."""
+    """Define a fault of one response that is not a watch."""
 
     def answer(self, code: int, body: bytes) -> Answer:
-        """Return the answer to send in place of this code and body. The implementation may wait."""
+        """Return the response to send in place of this code and body. The implementation may wait."""
 
 
 class Stream(Protocol):
@@ -179,7 +179,7 @@ class Stream(Protocol):
 
 
 class Cut(Exception):
-    """Signal that the server must close the connection without an answer. Faults raise this."""
+    """Signal that the server must close the connection without a response. Faults raise this."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -208,7 +208,7 @@ class Store(Protocol):
     """Define access to the objects for code in the same process, without authentication, authorization and faults.
 
     A resource's name is its plural ("pods", "leases", "certificatesigningrequests"). Objects that are passed in and
-    returned belong to the caller. Thread-safe. All methods raise ApiError with the server's answer.
+    returned belong to the caller. Thread-safe. All methods raise ApiError with the server's response.
     """
 
     def get(self, resource: str, name: str, namespace: str = "") -> Object: ...
@@ -280,13 +280,13 @@ class Server(Protocol):
 
 
 class VirtualResource(Protocol):
-    """Answer POSTs to resources that store nothing, such as "tokenreviews" and "serviceaccounts/token".
+    """Handle POSTs to resources that store nothing, such as "tokenreviews" and "serviceaccounts/token".
 
-    The server gets them as `virtual={"serviceaccounts/token": handler}`.
+    The server gets the handlers as `virtual={"serviceaccounts/token": handler}`.
     """
 
     def __call__(self, request: Request, body: Object) -> Object:
-        """Return the object of the answer (201), or raise ApiError.
+        """Return the object of the response (201), or raise ApiError.
 
         `body` has been decoded and has the resource's kind.
         """

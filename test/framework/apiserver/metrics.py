@@ -1,6 +1,7 @@
 """Run a small metrics server, which reports the usage of nodes and pods to `kubectl top`.
 
-It asks the kubelets only on request. A rate needs two samples, so the first request waits for the second sample.
+The metrics server scrapes the kubelets only on request. A rate needs two samples, so the first request waits for the
+second sample.
 
 Go: sigs.k8s.io/metrics-server
 """
@@ -48,7 +49,7 @@ class _Usage:
 
 @dataclass(slots=True)
 class _Sample:
-    """Hold the usages in one answer of a kubelet."""
+    """Hold the usages in one response of a kubelet."""
 
     scraped: float
     usages: dict[_Key, _Usage] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class _Point:
 
 
 class MetricsServer:
-    """Answer requests for the group metrics.k8s.io. Thread-safe; concurrent requests wait for each other."""
+    """Handle requests for the group metrics.k8s.io. Thread-safe; concurrent requests wait for each other."""
 
     def __init__(
         self, store: Callable[[], Store], scrape: Callable[[Object], str], clock_: clock.Clock | None = None
@@ -77,7 +78,7 @@ class MetricsServer:
         self._store = store
         self._scrape = scrape
         self._clock = clock_ or clock.RealClock()
-        # The lock guards _samples, which has the last two samples of each node, sufficiently far apart.
+        # The lock guards _samples, which has the last two samples of each node. The two are at least _MIN_WINDOW apart.
         self._lock = threading.Lock()
         self._samples: dict[str, list[_Sample]] = {}
 
@@ -200,7 +201,7 @@ def _between(before: _Sample, after: _Sample) -> Iterator[tuple[_Key, _Point]]:
 
 
 def _head(obj: Object, point: _Point) -> Object:
-    """Return the fields that all answers have."""
+    """Return the fields that all responses have."""
     moment = datetime.fromtimestamp(point.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
     return {

@@ -18,7 +18,7 @@ PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"
 
 
 class Kubelets:
-    """Answer as kubelets: a usage of 0.2 cores for the node and 0.1 for a container, since the clock's start."""
+    """Respond as kubelets: the node uses 0.2 cores and a container 0.1, since the clock's start."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -1,4 +1,4 @@
-"""Test that the models of the official client, the package `kubernetes`, accept the server's answers."""
+"""Test that the models of the official client, the package `kubernetes`, accept the server's responses."""
 
 from __future__ import annotations
 
@@ -120,7 +120,10 @@ def test_patch_of_a_list_that_does_not_merge(client: ApiClient) -> None:
 
 
 def test_deletions_answer_the_object_or_a_status(client: ApiClient, core: CoreV1Api) -> None:
-    """A deletion answers as the client expects, which refuses a status in place of an object with a spec."""
+    """The response to a deletion has the form that the client expects.
+
+    The client refuses a status in place of an object with a spec.
+    """
     storage = StorageV1Api(client)
     storage.create_csi_driver({"metadata": {"name": "d"}, "spec": {"attachRequired": False}})
     core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "s"}})

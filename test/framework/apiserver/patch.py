@@ -100,7 +100,10 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Untyped(msgspec.Struct):
-    """Describe the lists that merge in kinds without a type here. All other lists of these kinds are replaced."""
+    """Describe the lists that merge in kinds for which this package has no type.
+
+    A patch replaces all other lists of these kinds.
+    """
 
     metadata: metav1.ObjectMeta
     spec: _Spec

@@ -1,6 +1,6 @@
 """Decode the binary form in which newer kubectls send the few kinds that they create themselves.
 
-The module knows only these kinds. The server answers 415 to all others, and always answers with JSON, which the same
+The module knows only these kinds. The server rejects all others with 415. It always responds with JSON, which the same
 clients accept.
 
 Go: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, the generated.proto of each API group

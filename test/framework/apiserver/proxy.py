@@ -1,7 +1,7 @@
 """Connect clients through the server to kubelets, for logs, exec, attach, port forwarding, and other paths of a node.
 
-The server passes on, byte by byte and in both directions at once, what a client sends after its request and what the
-kubelet answers. So it needs no code for SPDY, WebSockets and later protocols.
+The server forwards, byte by byte and in both directions at once, what a client sends after its request and what the
+kubelet sends back. So it needs no code for SPDY, WebSockets and later protocols.
 
 Go: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation, streamLocation),
 k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
@@ -85,7 +85,7 @@ def kubelet_address(node: Object) -> tuple[str, int]:
 def forward(
     request: Request, responder: Responder, address: tuple[str, int], target: str, tls: ssl.SSLContext | None
 ) -> None:
-    """Forward a request and its answer until either side ends. Raise ApiError if the kubelet does not answer."""
+    """Forward a request and its response until either side ends. Raise ApiError if the kubelet does not answer."""
     backend = _dial(address, tls)
     try:
         backend.sendall(_request_head(request, address, target) + request.body)
@@ -110,7 +110,7 @@ def _checked_answer(request: Request, backend: socket.socket) -> bytes:
     answer = b""
     while b"\r\n\r\n" not in answer and (part := backend.recv(_READ_SIZE)):
         answer += part
-    # The answer begins with HTTP/1.1 200 OK. It is empty if the kubelet has closed the connection.
+    # The response begins with HTTP/1.1 200 OK. It is empty if the kubelet has closed the connection.
     code = int(answer[9:12] or b"502")
     if code < 400:
         return answer

@@ -33,8 +33,9 @@ class StubKubelet:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.heads: list[str] = []
-        self.refusal = ""  # A text here is the answer in place of a log.
-        self.ended = threading.Event()  # The event is set when the end has come or the other side has closed.
+        self.refusal = ""  # A text here is the response in place of a log.
+        # The event is set when the data has ended or the client has closed the connection.
+        self.ended = threading.Event()
         self._thread = golang.go(self._serve, name="stub-kubelet")
 
     def __enter__(self) -> StubKubelet:

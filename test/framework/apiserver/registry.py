@@ -80,7 +80,7 @@ Filter = Callable[[Entry], bool]
 
 
 def generate_name(base: str) -> str:
-    """Return a name that most probably nobody uses."""
+    """Return a name that is almost certainly unused."""
     return base[:_MAX_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
 
 

@@ -17,7 +17,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(slots=True, frozen=True)
 class Subresource:
-    """Describe a subresource. `kind` is the kind of requests and answers if it is not that of the parent."""
+    """Describe a subresource. `kind` is the kind of requests and responses if it is not that of the parent."""
 
     verbs: tuple[str, ...]
     kind: str = ""
@@ -360,7 +360,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
 )
 
-# Other servers answer for these groups.
+# Other servers serve these groups.
 AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 # The resource is that of the stored form. For events it is the core group's.

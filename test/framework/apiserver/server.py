@@ -64,7 +64,7 @@ class APIServer:
     - `controllers`: the server starts them after it listens, and stops them in reverse order before it closes.
     - `history`: the number of changes of each resource that a watch can go back.
     - `bookmark_interval`: the time, in seconds, between the bookmarks of a watch that allows them.
-    - `audit`: the connection's thread calls this after each request, with the request and the code of the answer.
+    - `audit`: the connection's thread calls this after each request, with the request and the code of the response.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Test the answers of a running server. The expected messages were compared by hand with those of a real server."""
+"""Test the responses of a running server. The expected messages were compared by hand with those of a real server."""
 
 from __future__ import annotations
 
@@ -810,7 +810,7 @@ def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
                     if len(seen) == written:
                         break
             except (OSError, http.client.HTTPException, ValueError):
-                continue  # The watch was cut in the middle of a line or of the answer's beginning.
+                continue  # The watch was cut in the middle of a line or of the response's beginning.
     writer.join()
     assert cuts >= 10
     assert seen == list(range(start + 1, start + written + 1))

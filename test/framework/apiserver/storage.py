@@ -209,7 +209,10 @@ class Storage:
             return entry
 
     def watch(self, resource: str, since: int | None, namespace: str = "", name: str = "") -> Watcher:
-        """Watch the changes after a version. None begins with all objects, in `initial`. Raise CompactedError."""
+        """Watch the changes after a version. With None, the watch begins with all objects, in `initial`.
+
+        Raise CompactedError if the version has been forgotten.
+        """
         watcher = Watcher(self, (resource,), namespace, name)
         with self._lock:
             bucket = self._bucket(resource)
@@ -273,7 +276,7 @@ class Storage:
         return {"version": version, "objects": objects}
 
     def load(self, dumped: Object) -> None:
-        """Replace all objects with the result of `dump`. Nobody may watch yet, and the history is lost."""
+        """Replace all objects with the result of `dump`. The history is lost, and no watch may exist yet."""
         with self._lock:
             self._version = dumped["version"]
             self._buckets.clear()

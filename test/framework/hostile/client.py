@@ -107,7 +107,7 @@ def drain(sock: socket.socket, size: int = _FOREVER) -> int:
 
 
 def large_heads(client: Client) -> None:
-    """Send targets and header fields of a mebibyte, without reading the answers or without an end."""
+    """Send targets and header fields of a mebibyte, some of them incomplete, and do not read the responses."""
     size = _MEBIBYTE - 200
     datas = [
         head("GET", f"//{'x' * size}"),
@@ -188,7 +188,7 @@ def wrong_protocols(client: Client) -> None:
 
 
 def pipelines(client: Client) -> None:
-    """Send thousands of requests at once and read no answer."""
+    """Send thousands of requests at once and read no response."""
     with contextlib.ExitStack() as stack:
         for target in ("/pods", "/healthz", "//", "/containerLogs/a/b/c"):
             client.hold(stack, client.connect_tls(), head("GET", target) * 5000)
@@ -247,7 +247,7 @@ def odd_requests(client: Client) -> None:
 
 
 def refusals(client: Client) -> None:
-    """Collect as many 401 answers as one connection gets."""
+    """Collect as many 401 responses as one connection gets."""
     with client.connect_tls() as sock:
         for _ in range(2000):
             sock.sendall(head("GET", f"/pods?{random.random()}"))
@@ -356,7 +356,7 @@ _QUERIES = (
 
 
 def odd_queries(client: Client) -> None:
-    """Send odd queries. Each answer is read for a moment, and then its connection is cut."""
+    """Send odd queries. Read each response for a moment, and then cut its connection."""
     context = client.context(API_SERVER)
     for query in _QUERIES:
         target = random.choice(client.targets)

@@ -1,4 +1,4 @@
-"""Measure an attack's effect on a kubelet: its memory, its sync loop, a bystander's pod, and other clients' answers."""
+"""Measure an attack's effect on a kubelet: its memory, its sync loop, a bystander's pod, and other clients' requests."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Seen:
     """Hold the measurements of some time. Times are in seconds, memory in MiB."""
 
     late: float = 0.0  # `late` is the worst lateness of the loop's ticks.
-    idle_late: float = 0.0  # `idle_late` is that of an idle process.
-    memory: float = 0.0  # `memory` is that at the end.
+    idle_late: float = 0.0  # `idle_late` is the worst lateness of an idle process.
+    memory: float = 0.0  # `memory` is the usage at the end.
     peak: float = 0.0
     slowest_answer: float = 0.0
     answers: int = 0
@@ -135,7 +135,7 @@ class Observer:
             seen.refused.append(f"{path}: {fault}")
 
     def _fault(self, path: str) -> str:
-        """Return what was wrong with the answer to a request on a new connection, or "" if it was right."""
+        """Return what was wrong with the response to a request on a new connection, or "" if it was right."""
         try:
             plain = socket.create_connection(("127.0.0.1", self._node.port), _TIMEOUT, (_ADDRESS, 0))
             with plain, self._client.wrap_socket(plain) as sock:

@@ -1,10 +1,10 @@
-"""Run a process that only wakes up at every tick, to measure how late the machine is for any process.
+"""Run a process that only wakes up at every tick, to measure how late this machine wakes any process.
 
     python -m framework.hostile.idle PERIOD SECONDS
 
 The process prints by how many seconds the longest time between two ticks exceeded the period, as
-framework.sync_loop.Ticks does for the sync loop. That part of the loop's lateness is not the kubelet's fault, because
-the kubelet waits for a processor as this process does.
+framework.sync_loop.Ticks does for the sync loop. The kubelet is not to blame for that part of the loop's lateness,
+because the kubelet waits for a processor as this process does.
 """
 
 from __future__ import annotations

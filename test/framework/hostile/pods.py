@@ -104,7 +104,7 @@ def logs(name: str) -> Manifest:
     return hostile(name, *(container(script, kind) for kind, script in scripts.items()))
 
 
-# The key is a port, and the value the script that answers each connection.
+# The key is a port, and the value the script that serves each connection.
 _SERVERS = {
     8001: r"""printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n'; yes""",
     8002: r"""printf 'HTTP/1.1 200 OK\r\n'; yes "$(printf 'X-Header: value\r')" """,
@@ -133,7 +133,7 @@ def _get(port: int) -> dict[str, Any]:
 
 
 def probes(name: str) -> Manifest:
-    """Return a pod whose probes run every second, against servers with invalid answers."""
+    """Return a pod whose probes run every second, against servers with invalid responses."""
     ports = list(_SERVERS)
     containers = [
         container(

@@ -143,7 +143,7 @@ class Disruption(base.WatchController):
             base.record(self.store, involved, NAME, kind, reason, message)
 
     def _expected(self, budget: Object, pods: Sequence[Object]) -> tuple[int, int]:
-        """Return the expected number of pods and of healthy pods. Raise SyncError."""
+        """Return the expected number of pods and of healthy pods. Raise SyncError if a pod's controller is gone."""
         spec = budget["spec"]
         if "maxUnavailable" in spec:
             expected = self._scale(budget, pods)

@@ -126,7 +126,10 @@ class GarbageCollector(base.WatchController):
             self._delete(node, FOREGROUND if DELETE_DEPENDENTS in finalizers else marked)
 
     def _owner(self, node: Node, reference: Object) -> Node | None:
-        """Return the owner that a reference names, or None if it no longer exists. Raise UnknownOwnerError."""
+        """Return the owner that a reference names, or None if it no longer exists.
+
+        Raise UnknownOwnerError if the owner's kind is unknown or cannot own the object.
+        """
         resource = BY_KIND.get((reference["apiVersion"], reference["kind"]))
         if resource is None or (resource.namespaced and not node.namespace):
             raise UnknownOwnerError

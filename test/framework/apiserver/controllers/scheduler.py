@@ -2,8 +2,7 @@
 
 Go: pkg/scheduler/schedule_one.go, and of pkg/scheduler/framework/plugins nodeunschedulable, tainttoleration,
 nodeaffinity, nodeports and noderesources, as far as they filter. Of the nodes that pass the filters this scheduler
-takes
-the one with the fewest pods. It preempts no pod.
+takes the one with the fewest pods. It preempts no pod.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Fault:
 
 
 class Scheduler(base.WatchController):
-    """Try a pod when it is new or changes, and all waiting pods when a node changes or a pod makes room."""
+    """Try to place a pod when it is new or changes, and all waiting pods when a node changes or a pod makes room."""
 
     name = "scheduler"
     resources = ("nodes", "pods")

@@ -28,8 +28,8 @@ _SHORTEST = datetime.timedelta(minutes=10)
 class Policy:
     """Configure what happens to requests. Each field may change at any time and applies to later requests.
 
-    As upstream, the controller approves a node's client certificate only if the user may have one. `lifetime` is that
-    of a certificate whose request does not want a shorter one.
+    The controller, like upstream's, approves a node's client certificate only if the user may have one. `lifetime` is
+    the lifetime of a certificate whose request does not want a shorter one.
     """
 
     approve_clients: bool = True

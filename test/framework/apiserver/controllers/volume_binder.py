@@ -194,7 +194,7 @@ def _fits(volume: Object, claim: Object) -> bool:
 
 
 def _selects(selector: Object, labels: Object) -> bool:
-    """Report whether the labels have those of a selector. The selector's expressions are ignored."""
+    """Report whether the labels contain all labels of a selector. The selector's expressions are ignored."""
     return all(labels.get(name) == value for name, value in (selector.get("matchLabels") or {}).items())
 
 

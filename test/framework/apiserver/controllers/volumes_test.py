@@ -254,7 +254,7 @@ def test_a_volume_is_attached_while_a_pod_wants_or_the_node_uses_it(
     assert attachment["status"] == {"attached": True, "attachmentMetadata": {"attachedTo": "n1"}}
     use(server, UNIQUE)
     server.store.delete("pods", "p", "ns", grace_period_seconds=0)
-    # A second pod comes and goes. After that, the controller has seen the end of the first pod.
+    # The test creates and deletes a second pod. After that, the controller has seen the end of the first pod.
     server.store.create("pods", pod("q", iscsi={"targetPortal": "t", "iqn": "iqn.2026-01.x:y", "lun": 1}))
     iscsi = "kubernetes.io/iscsi/t:iqn.2026-01.x:y:1"
     wait(server, "nodes", "n1", lambda node: names_attached(node) == [UNIQUE, iscsi])

@@ -42,7 +42,7 @@ def labelled(manifest: Manifest, key: str, value: str) -> Manifest:
 
 @dataclass(frozen=True)
 class Refused:
-    """Describe a pod and the failure that admission must give it."""
+    """Describe a pod and the failure that admission must report."""
 
     manifest: Manifest
     reason: str
@@ -253,7 +253,7 @@ def test_no_execute_taint_keeps_new_pods_away_and_no_old_one(node: ClusterNode) 
     tolerations = [{"key": "example.org/broken", "operator": "Exists"}]
 
     def refused() -> bool:
-        """Report whether the kubelet refuses a new pod. It admits pods until it learns of the taint."""
+        """Report whether the kubelet refuses a new pod. The kubelet admits pods until it has received the taint."""
         name = f"tainted-{len(node.history.present())}"
         node.create(pod(name, sleeper()))
         found = node.wait_for_api_pod(

@@ -42,7 +42,7 @@ NewNode = Callable[..., ClusterNode]
 
 
 class Clock(clocks.RealClock):
-    """Hold the node's time of day, which libfaketime gives to the kubelet and which the fake runtime uses too."""
+    """Hold the node's time of day. libfaketime shows it to the kubelet, and the fake runtime uses it too."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class Clock(clocks.RealClock):
         return datetime.now(UTC) + self.ahead
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make a process take the time of day, but no monotonic time, from this clock."""
+        """Return the variables that make a process read the time of day, but no monotonic time, from this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -157,7 +157,7 @@ def lease(node: ClusterNode) -> datetime:
 
 
 def wait_for_leases(node: ClusterNode, clock: Clock, count: int = 3) -> None:
-    """Wait until the kubelet has renewed the lease `count` times at the time that its clock shows now."""
+    """Wait until the kubelet has renewed the lease `count` times, each time with the time that its clock shows."""
     for _ in range(count):
         wait_for_later_lease(node, clock, lease(node))
 

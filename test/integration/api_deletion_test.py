@@ -69,7 +69,7 @@ class Deletions:
             return [each for each in self._found if each.name == name]
 
     def wait_for(self, name: str) -> Deletion:
-        """Wait for the successful deletion. The server records a call only after it has answered the call."""
+        """Wait for the successful deletion. The server records a call only after it has sent the response."""
 
         def look() -> list[Deletion]:
             return [each for each in self.of(name) if each.code == 200]
@@ -427,7 +427,7 @@ def test_object_goes_after_its_containers(
 
 
 def test_nothing_is_left(node: ClusterNode) -> None:
-    """Nothing of a deleted pod is left on the node, and every remaining pod is one that nobody deleted."""
+    """Nothing of a deleted pod is left on the node, and every remaining pod is one that no test deleted."""
     assert not [each for each in node.history.present() if each.deleted]
     present = {each.uid for each in node.history.present()}
     assert node.pod_directories() == present

@@ -136,7 +136,7 @@ def test_change_between_two_starts(node: ClusterNode, name: str, cluster: Cluste
         assert variables(node, name) == old, "the kubelet did not use its cached objects"
         set_ttl(node, 0)
     if node.node != "get":
-        # A kubelet learns of a change to a watched object, or to its node's TTL annotation, only after a moment.
+        # A change of a watched object, or of its node's TTL annotation, reaches the kubelet only after a moment.
         node.wait_for_condition("the change", lambda: variables_of_next_start(node, name) == new)
     assert variables(node, name) == new
 
@@ -158,7 +158,7 @@ def test_missing(nodes: dict[str, ClusterNode], cluster: Cluster) -> None:
     set_ttl(nodes["Cache"], 0)
     pods = {}
     for strategy, node in nodes.items():
-        # With the strategy Watch the kubelet words the message itself. Otherwise the API server words it.
+        # With the strategy Watch the kubelet writes the message itself. Otherwise the API server writes it.
         kind = "configmap" if strategy == "Watch" else "configmaps"
         no_key, no_object = f"no-key-{node.node}", f"no-object-{node.node}"
         cluster.store.create("configmaps", config_map(no_key, other="x"))

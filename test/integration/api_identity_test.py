@@ -37,7 +37,7 @@ RENEWS = {"rotateCertificates": True}
 SHORT_LIFE = timedelta(seconds=25)
 
 REQUESTS = "certificatesigningrequests"
-# A kubelet watches these resources whatever pods it has.
+# A kubelet watches these resources regardless of its pods.
 WATCHED = {"pods", "nodes", "services", "runtimeclasses", "csidrivers"}
 
 Start = Callable[..., HollowKubelet]
@@ -46,7 +46,7 @@ Start = Callable[..., HollowKubelet]
 class Audit:
     """Record the certificates that the node's requests presented.
 
-    An instance takes the place of the server's audit log and passes each request on to that log.
+    An instance replaces the server's audit log and forwards each request to that log.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -427,7 +427,7 @@ def test_who_is_refused_is_told_and_tried_again(
 ) -> None:
     """A refused kubelet logs each failed attempt to register once, and waits longer before each new attempt.
 
-    Static pods run all the same.
+    Static pods run nevertheless.
     """
     kubelet = start(make(cluster))
     wait_for_static_pod(kubelet)

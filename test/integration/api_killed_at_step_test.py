@@ -39,12 +39,12 @@ SIDE = sleeper("side", restartPolicy="Always", startupProbe=probe("startup"))
 
 
 def behaving(manifest: Manifest, **behaviours: str) -> Manifest:
-    """Tell the runtime, as JSON, how the pod's containers behave."""
+    """Add an annotation that describes to the runtime, as JSON, how the pod's containers behave."""
     manifest["metadata"]["annotations"] = {f"fake.cri/{name}": said for name, said in behaviours.items()}
     return manifest
 
 
-# The kinds of pods differ in their containers, probes and hooks.
+# Each kind of pod differs from the others in its containers, probes and hooks.
 KINDS: dict[str, Callable[[str], Manifest]] = {
     "plain": lambda name: pod(name, sleeper(imagePullPolicy="Always", lifecycle={"postStart": check("hook")})),
     "probed": lambda name: pod(
@@ -82,7 +82,7 @@ ENDING = ("ends", "succeeds")
 class Step:
     """Describe a call that does not return; `what` is a container's name or a command.
 
-    If `answered` is true, the runtime carries the call out, but its answer does not arrive.
+    If `answered` is true, the runtime carries the call out, but its response does not arrive.
     """
 
     kind: str
@@ -263,8 +263,8 @@ class Story:
         self.pulls = _pulls(self)
         self.version = max(each.version for each in self.node.history.all())
         self.node.kill()
-        # Wait until the runtime has dropped the hanging calls. Otherwise it would carry them out although nobody waits
-        # for them any longer.
+        # Wait until the runtime has dropped the hanging calls. Otherwise it would carry them out although no caller
+        # waits for them any longer.
         wait_for("the end of the hanging calls", lambda: not any(fault.waiting for fault in self._hangs), timeout=30)
         for fault in self._hangs:
             self.node.runtime.faults.remove(fault)
@@ -446,7 +446,7 @@ def assert_straight(versions: Iterable[Version]) -> None:
 
 
 def assert_untouched(story: Story, name: str) -> None:
-    """Check that nobody wrote to the pod after the kubelet was killed."""
+    """Check that the kubelet wrote nothing to the pod after the kubelet was killed."""
     (before,) = [each for each in story.node.history.of(name) if each.version <= story.version][-1:]
     changes = story.changes(name)
     assert not changes, f"{before.status} became {changes[0].status}"

@@ -127,7 +127,7 @@ def test_mirrors_that_are_deleted_come_again(node: ClusterNode) -> None:
 def test_mirror_of_another_manifest_is_replaced(node: ClusterNode) -> None:
     """A mirror pod of another manifest is replaced.
 
-    A kubelet finds one if the manifest changed while the kubelet was down.
+    A kubelet finds such a mirror pod if the manifest changed while the kubelet was down.
     """
     old = start(node, "stale")
     annotations = {**old.json["metadata"]["annotations"], MIRROR: "stale"}
@@ -164,7 +164,7 @@ def test_removed_manifest_takes_its_mirror_with_it(node: ClusterNode) -> None:
 
     node.wait_until_gone(mirror.name, mirror.uid)
     node.wait_for_condition("the container ended", lambda: not node.container_ids(mirror.name))
-    # The runtime records a call only after it has answered the call.
+    # The runtime records a call only after it has responded.
     (stopped,) = node.wait_for_condition("a recorded stop", lambda: node.calls(mirror.name, "StopContainer"))
     assert stopped.request.timeout == 5
     assert len({each.uid for each in node.history.of(mirror.name)}) == 1

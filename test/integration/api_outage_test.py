@@ -1,4 +1,4 @@
-"""Test that pods keep running while the API server is away or silent, and that it learns afterwards what happened."""
+"""Test that pods keep running while the API server is away or silent, and that the kubelet reports everything later."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Absence:
     """
 
     node: ClusterNode
-    # These must be the same after the outage: the running containers, and the time at which the node became ready.
+    # These values must be the same after the outage: the running containers, and the time at which the node became
+    # ready.
     containers: dict[str, list[str]]
     ready_since: str
     died: str
@@ -108,7 +109,7 @@ def test_pods_live_on_without_api_server(absence: Absence, cluster: Cluster) -> 
     assert node.container_ids("deleted-meanwhile")
 
 
-# Other API servers fall silent during this outage.
+# Other API servers stop responding during this outage.
 
 
 class Link:
@@ -208,7 +209,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
 
 @pytest.mark.parametrize("lost", [False, True], ids=["late", "lost"])
 def test_api_server_falls_silent(linked: Linked, lost: bool) -> None:
-    """The kubelet looks after its pods while calls hang and watches deliver nothing."""
+    """The kubelet keeps managing its pods while calls hang and watches deliver nothing."""
     node, stays = linked.node, linked.node.container_ids("stays")
     names = [f"{what}-{lost}".lower() for what in ("dies", "deleted", "made", "static-comes", "static-goes")]
     dies, deleted, made, comes, goes = names
@@ -246,7 +247,7 @@ def test_api_server_falls_silent(linked: Linked, lost: bool) -> None:
 
 
 def test_api_server_is_slow(linked: Linked) -> None:
-    """Pods start and end while every answer of the API server takes a second."""
+    """Pods start and end while every response of the API server takes a second."""
     node, stays = linked.node, linked.node.container_ids("stays")
     names = [f"slow-{number}" for number in range(5)]
     with linked.cluster.faults.slow(1.0, user="system:node:linked"):
@@ -293,7 +294,7 @@ def test_what_happened_meanwhile_is_told_and_caught_up_with(absence: Absence, cl
     node.wait_for_condition("the lease is renewed", lambda: lease_version(cluster, "outage") > restarted.version)
     assert {name: node.container_ids(name) for name in absence.containers} == absence.containers
     assert transition_of_ready(node) == absence.ready_since
-    # The restarted pod was unready for a while, which the API server never learned.
+    # The restarted pod was unready for a while, which the kubelet never reported to the API server.
     assert_histories([each for each in absence.versions() if each.name != "dies"], *absence.containers)
 
 

@@ -279,7 +279,7 @@ def test_readiness_gate_of_another_makes_ready_at_once(node: ClusterNode) -> Non
 
 
 def test_phase_that_another_ends_ends_the_pod(node: ClusterNode) -> None:
-    """A pod whose phase another client sets to Failed ends, as a pod does whose controller gives it up."""
+    """A pod whose phase another client sets to Failed ends, like a pod whose controller no longer wants it."""
     node.create(pod("failed", sleeper(), grace=3))
     (running,) = node.wait_for_api_running("failed")
 

@@ -78,7 +78,7 @@ class Before:
         return found
 
     def changes(self, name: str) -> list[Version]:
-        """List the versions of a pod that the API server has seen since then."""
+        """List the versions of a pod that the API server has seen since the kubelet was killed."""
         return [each for each in self._node.history.of(name) if each.version > self._version]
 
     def assert_untouched(self) -> None:
@@ -150,7 +150,7 @@ def test_restart_with_api_server(node: ClusterNode, cluster: Cluster) -> None:
 
 
 def test_restart_without_api_server(node: ClusterNode, cluster: Cluster, history: PodHistory) -> None:
-    """While the API server is away, static pods run, even a new one, and the API server's pods are left alone."""
+    """While the API server is away, the kubelet runs static pods, even a new one, and leaves API pods alone."""
     node.create(pod("deleted-unseen", sleeper()))
     node.create(pod("dies-unseen", sleeper()))
     node.wait_for_api_running("deleted-unseen", "dies-unseen")

@@ -45,7 +45,7 @@ def user(node: ClusterNode) -> str:
 
 @dataclass
 class Wanted:
-    """Describe a pod as it must be at the end."""
+    """Describe the state that a pod must have at the end."""
 
     name: str
     uid: str
@@ -147,7 +147,7 @@ def witness(node: ClusterNode) -> Version:
 
 
 def assert_untouched(node: ClusterNode, witness: Version) -> None:
-    """Check that the pod runs as before, and that nobody wrote to it."""
+    """Check that the pod runs as before, and that no client wrote to it."""
     assert node.history.latest("witness") == witness
     assert node.container_ids("witness") == [witness.container_id()]
     assert node.calls("witness", "StopContainer", "StopPodSandbox", "RemoveContainer") == []
@@ -301,7 +301,7 @@ def test_busy_api_server(node: ClusterNode, witness: Version, cluster: Cluster) 
 
 
 def test_broken_api_server(node: ClusterNode, witness: Version, cluster: Cluster) -> None:
-    """The kubelet survives when all of its requests fail and then its watches end, too."""
+    """The kubelet survives when all of its requests fail and when, in addition, its watches end."""
     with cluster.faults.status(500, user=user(node)) as broken:
         cluster.faults.cut_watches(user=user(node))
         node.create(pod("broken", sleeper()))

@@ -1,4 +1,4 @@
-"""Test API server calls with a late answer: the kubelet and other pods survive, and everything recovers."""
+"""Test API server calls with a late response: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

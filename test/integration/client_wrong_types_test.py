@@ -1,4 +1,4 @@
-"""Test API server calls whose answer has wrong types: the kubelet and other pods survive, and everything recovers."""
+"""Test API server calls whose response has wrong types: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from framework.processes import SlowestFirst, logs_folder
 
 from pkg import golang
 
-# Threads that were told to stop get this many seconds to end.
+# After a request to stop, threads get this many seconds to end.
 _GRACE = 30.0
 SLOWEST = (
     "api_identity_test.py",
@@ -76,7 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def _no_leaked_threads() -> Iterator[None]:
     """Check for leaked threads only after each file.
 
-    This fixture replaces the one that checks after each test, because the runtime's server lives as long as its file.
+    This fixture replaces the fixture that checks after each test, because the runtime's server lives as long as its
+    file.
     """
     before = set(threading.enumerate())
     yield

@@ -1,7 +1,7 @@
 """Test volumes of a CSI driver that a controller attaches first, and the usage that the driver reports.
 
-The tests check who waits for whom, and when the node reports a volume as in use. The driver's usage figures must appear
-in the summary and in the metrics.
+The tests check the order of the programs' steps, and when the node reports a volume as in use. The driver's usage
+figures must appear in the summary and in the metrics.
 
 The kubelet is the real one, on the hollow runtime, which runs nothing. The driver is a separate program.
 """
@@ -99,7 +99,8 @@ def attachments(node: RealKubelet, volume: str) -> list[Object]:
 def test_pod_waits_until_its_volume_is_attached(node: RealKubelet, driver: CSIDriver, attacher: Attacher) -> None:
     """A pod waits until its volume is attached.
 
-    The node reports the volume as in use before it is attached. The kubelet calls the driver only after it is attached.
+    The node reports the volume as in use before the volume is attached, and the kubelet calls the driver only
+    afterwards.
     """
     create(node, "waits")
     node.wait_for_condition("a volume attachment", lambda: attachments(node, "waits"), TIMEOUT)

@@ -34,7 +34,8 @@ def test_driver_is_killed_while_volumes_come_and_while_they_go(story: Story) -> 
 
 
 def test_both_are_killed_while_volumes_come_and_while_they_go(story: Story) -> None:
-    # Once its driver has unpublished a block device, nothing on the node tells a new kubelet to repeat the call.
+    # Once its driver has unpublished a block device, nothing on the node shows a new kubelet that it must repeat the
+    # call.
     forgotten = Step(UNPUBLISH, faults.AFTER, block=True)
     come_and_go(story, [each for each in GOING if each != forgotten], story.kill_both)
 

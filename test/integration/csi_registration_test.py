@@ -64,7 +64,7 @@ def test_driver_that_ends_is_no_longer_the_nodes(story: Story) -> None:
 
 
 def test_kubelet_that_is_killed_registers_the_driver_again(story: Story) -> None:
-    """A killed kubelet registers the driver again, and meanwhile the CSINode object keeps the driver."""
+    """A killed kubelet registers the driver again, and the CSINode object keeps the driver in between."""
     before = len(registrations(story))
     watch = story.cluster.store.watch("csinodes")
     story.kill_kubelet("", [])

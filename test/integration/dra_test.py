@@ -108,7 +108,7 @@ def test_two_pods_share_a_claim(node: RealKubelet, driver: DRADriver) -> None:
 
 
 def test_claim_that_the_pod_may_not_use(node: RealKubelet, driver: DRADriver) -> None:
-    """A pod that may not use a claim ends all the same, and the claim's owner keeps its devices."""
+    """A pod that may not use a claim ends normally, and the claim's owner keeps its devices."""
     start(node, "owner", DRIVER)
     put_pod(node, "thief", mine="owner")
     bind(node, "thief")
@@ -166,7 +166,10 @@ def test_driver_that_fails_is_asked_again(node: RealKubelet, driver: DRADriver) 
 
 
 def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) -> None:
-    """After a restart, a new container has its pod's devices, and a pod deleted meanwhile gives its devices back."""
+    """After a restart, a new container has its pod's devices.
+
+    The devices of a pod that was deleted meanwhile are released.
+    """
     uid = start(node, "stays", DRIVER)
     start(node, "goes", DRIVER)
     node.wait_for_api_running("stays", "goes")
@@ -200,7 +203,7 @@ def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) ->
 def _try_with_half_a_checkpoint(node: RealKubelet) -> None:
     """Check that the kubelet does not start with a truncated checkpoint.
 
-    Without the checkpoint the kubelet could not give back the devices of the claims in it.
+    Without the checkpoint the kubelet could not release the devices of the claims in it.
     """
     checkpoint = node.root_dir / "dra_manager_state"
     content = checkpoint.read_bytes()

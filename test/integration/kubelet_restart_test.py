@@ -23,9 +23,9 @@ def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_kubelet_and_leaves_containers(kubelet: HollowKubelet, number: signal.Signals) -> None:
-    """A signal ends the kubelet, but not its containers, even while the runtime does not answer.
+    """A signal ends the kubelet, but not its containers, even while the runtime does not respond.
 
-    No hanging call of the runtime may delay the kubelet's end.
+    No hanging call to the runtime may delay the kubelet's end.
     """
     before = kubelet.container_ids("stays")
     assert len(before) == 2
@@ -61,7 +61,7 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
     kubelet.wait_for_condition(
         "the removed pod's container ended", lambda: not kubelet.container_ids("removed-meanwhile")
     )
-    # The runtime records a call only after it has answered the call.
+    # The runtime records a call only after it has responded.
     (stopped,) = kubelet.wait_for_condition(
         "a recorded stop", lambda: kubelet.calls("removed-meanwhile", "StopContainer")
     )

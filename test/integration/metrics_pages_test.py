@@ -22,7 +22,7 @@ from pkg.component_base.tracing import testing as tracingtesting
 
 NODE = "node-1"
 PAGES = ("/metrics", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis")
-# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names, which are upstream's.
+# promtool exits with 0 if a page is fine, and with 3 if it only dislikes names of metrics. The names are upstream's.
 _LINTED = (0, 3)
 _UPSTREAM = Path(__file__).parents[2] / "kubelet/metrics/testdata/upstream.tsv"
 
@@ -146,7 +146,7 @@ def samples(text: str) -> Samples:
 
 
 def test_promtool_reads_every_page(kubelet: HollowKubelet) -> None:
-    """promtool can read every page, and complains only about names that upstream has too."""
+    """Every page is readable by promtool, which complains only about names that upstream has too."""
     upstream = {line.split("\t")[0] for line in _UPSTREAM.read_text().splitlines()}
     for page in PAGES:
         text = kubelet.get(page)

@@ -1,4 +1,4 @@
-"""Test plugin calls with an empty answer: the kubelet and other pods survive, and the pod recovers."""
+"""Test plugin calls with an empty response: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

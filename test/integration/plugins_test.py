@@ -1,4 +1,4 @@
-"""Test plugins of all kinds together: the kubelet finds them by their sockets, also after a kill, and drops them."""
+"""Test plugins of all kinds together: the kubelet finds them by their sockets, even after a kill, and drops them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def csi_drivers(node: RealKubelet) -> list[str]:
 
 
 def devices(node: RealKubelet, which: str) -> str:
-    """Return the number of devices in the node's capacity or allocatable resources, or an empty string without any."""
+    """Return the number of devices in the node's capacity or allocatable resources.
+
+    The number is the API's string, which is empty if the resources list no devices.
+    """
     status = (node.api_object() or {}).get("status") or {}
     return str((status.get(which) or {}).get(RESOURCE, ""))
 

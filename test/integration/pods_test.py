@@ -33,7 +33,7 @@ def empty(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
 
 @pytest.fixture(scope="module")
 def threads_of_empty(empty: HollowKubelet) -> int:
-    """Return how many threads a kubelet without pods has, after it has run a pod and served its ports."""
+    """Return the number of threads of a kubelet without pods, after it has run a pod and served its ports."""
     empty.write(pod("first", sleeper()))
     empty.wait_for_running("first")
     empty.remove("first")

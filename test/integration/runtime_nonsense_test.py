@@ -1,4 +1,4 @@
-"""Test runtime calls with a nonsensical answer: the kubelet and other pods survive, and the pod recovers."""
+"""Test runtime calls with a nonsensical response: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Test runtime calls that a kubelet makes rarely, or only on a node with cgroups, when they go wrong in every way.
+"""Test runtime calls that a kubelet makes rarely, or only on a node with cgroups, when they fail in every way.
 
-The caller gets an error, and the call works once nothing goes wrong any longer. All cases of one kind share a node.
+The caller gets an error, and the call works again after the fault. All cases of one kind share a node.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def get_stats(node: HollowNode, ctx: golang.Context) -> bool:
     except (crierror.RemoteError, crierror.InvalidResponseError):
         return False
     except LookupError:
-        # The runtime has answered. The caller then asks the hollow node's cAdvisor, which knows no containers.
+        # The runtime has responded. The caller then asks the hollow node's cAdvisor, which knows no containers.
         return True
     return True
 

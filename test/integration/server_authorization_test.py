@@ -1,4 +1,4 @@
-"""Test who may request what from the kubelet's server: every path, by every kind of client, over TLS.
+"""Test which clients may request what from the kubelet's server: every path, by every kind of client, over TLS.
 
 The kubelet asks the API server who a token belongs to and what a user may do. Roles in the API server grant the
 permissions, as in any cluster.
@@ -123,7 +123,7 @@ class Connections:
 
 
 def request(connection: http.client.HTTPSConnection, client: Client, method: str, target: str) -> tuple[int, str]:
-    """Return the status and the text of the answer."""
+    """Return the status and the text of the response."""
     headers = {"Authorization": f"Bearer {client.token}"} if client.token else {}
     body = b"2" if method in ("PUT", "POST") else None
     connection.request(method, target, body, headers)
@@ -219,7 +219,7 @@ def clients(cluster: Cluster) -> list[Client]:
 
 
 def _of_another_version(pair: KeyPair) -> KeyPair:
-    """Return a certificate that OpenSSL accepts although its version does not exist, so that nobody can decode it."""
+    """Return a certificate that OpenSSL accepts although no program can decode it: its version does not exist."""
     der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
     version_3, version_9 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09"
     return KeyPair(ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_9, 1)).encode(), pair.key)

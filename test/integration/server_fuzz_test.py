@@ -1,4 +1,4 @@
-"""Test that the kubelet's server answers any input in time, and never with an internal error."""
+"""Test that the kubelet's server responds to any input in time, and never with an internal error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-# When the runtime refuses these requests, the answer is 500 with the runtime's message, as in the Go kubelet.
+# When the runtime refuses these requests, the response is 500 with the runtime's message, as in the Go kubelet.
 _ASK_THE_RUNTIME = ("run", "exec", "attach", "portForward", "checkpoint")
 
 
@@ -43,7 +43,10 @@ def _chance_is_shared(_no_warnings: None) -> None:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Yield the port of a kubelet with a pod. Its server authenticates nobody, so requests reach all of its code."""
+    """Yield the port of a kubelet with a pod.
+
+    Its server does not authenticate clients, so requests reach all of its code.
+    """
     manifests = tmp_path_factory.mktemp("manifests")
     (manifests / "pod.json").write_text(json.dumps(pod("pod", sleeper("c"))))
     with HollowNode(None, NODE, config={"staticPodPath": str(manifests)}) as node:
@@ -61,13 +64,13 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def exchange(port: int, data: bytes, *, then_end: bool = True) -> bytes:
-    """Return the beginning of the answer, or b"" if the server closed the connection without one.
+    """Return the beginning of the response, or b"" if the server closed the connection without one.
 
-    A client that has closed its side counts as gone, so the server may answer or not. Raise TimeoutError if neither an
-    answer nor the end arrives in time.
+    The server treats a client that has closed its side as gone, so it may respond or not. Raise TimeoutError if neither
+    a response nor the end arrives in time.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as sock:
-        # The server may have answered and closed the connection before it has read everything.
+        # The server may have responded and closed the connection before it has read everything.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(data)
             if then_end:
@@ -153,7 +156,7 @@ def test_bytes_that_are_no_request(port: int, data: bytes) -> None:
 @FUZZ
 @given(st.data())
 def test_requests_with_a_fault(port: int, data: st.DataObject) -> None:
-    """Requests with a few changed, missing or added bytes get a valid answer or none."""
+    """Requests with a few changed, missing or added bytes get a valid response or none."""
     whole = bytearray(data.draw(_requests())[1])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(whole)))

@@ -40,7 +40,7 @@ def held(kubelet: HollowKubelet) -> Held:
         try:
             links.append(os.readlink(f"/proc/{kubelet.pid}/fd/{name}"))
         except FileNotFoundError:
-            continue  # The kubelet has just closed this descriptor.
+            continue  # The kubelet has closed this descriptor since the listing.
     return Held(kubelet.threads(), len(links), sum("inotify" in link for link in links))
 
 
@@ -77,7 +77,7 @@ def target(kubelet: HollowKubelet, i: int) -> str:
 
 
 def get(kubelet: HollowKubelet, path: str) -> tuple[int, str]:
-    """Return the answer to a request for the path, which is sent unchanged."""
+    """Return the response to a request for the path, which is sent unchanged."""
     connection = http.client.HTTPSConnection("127.0.0.1", kubelet.port, timeout=30, context=insecure_context())
     with closing(connection):
         connection.putrequest("GET", path)

@@ -117,7 +117,7 @@ def test_clients_that_hold_on_hinder_nobody_and_leave_nothing(port: int) -> None
 )
 def test_too_much_and_out_of_bounds(port: int, head: bytes, status: bytes) -> None:
     with trusting_anybody().wrap_socket(connect(port)) as sock:
-        # The server may answer before the client has sent everything.
+        # The server may respond before the client has sent everything.
         with contextlib.suppress(OSError):
             sock.sendall(head)
         assert sock.recv(100).startswith(b"HTTP/1.1 " + status)

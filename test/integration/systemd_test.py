@@ -1,4 +1,4 @@
-"""Test the messages that a kubelet sends to systemd, which started it."""
+"""Test the messages that a kubelet sends to systemd if systemd has started it."""
 
 from __future__ import annotations
 

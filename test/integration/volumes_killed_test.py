@@ -1,4 +1,4 @@
-"""Test that no volume is left of pods that are deleted while the kubelet, which was killed, is down.
+"""Test that no volume is left of pods that are deleted while the kubelet is down after a kill.
 
 The kubelet is the real one, on the hollow runtime, which runs nothing. Its mounts are real.
 """
@@ -54,7 +54,7 @@ def volumes_pod(name: str) -> Manifest:
 
 
 def mounts(node: ClusterNode, uid: str = "") -> list[str]:
-    """List the IDs and paths of the mounts below the kubelet's directory, only of one pod if a UID is given."""
+    """List the IDs and paths of the mounts below the kubelet's directory, only those of one pod if a UID is given."""
     table = mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)
     here = [each for each in table if each.mount_point.startswith(str(node.root_dir)) and uid in each.mount_point]
     return [f"{each.id} {each.mount_point}" for each in here]

@@ -1,4 +1,4 @@
-"""Test that the checks of every test can fail a test."""
+"""Test that the checks that run after every test can fail a test."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LENGTH = 40_000
 LIMIT = 0.5
 UNITS = [*' a01-.:/,="([\\\n', "$(", "a.", "a-", "1.", "a/", " a", "x\n"]
-# These expressions may be slower; the values say why they do no harm.
+# These expressions may be slower. Each value gives the reason why the expression does no harm.
 BOUNDED = {
     "kubelet.cadvisor.oomparser._LEGACY_CONTAINER": "a line of the kernel's log has 8 KiB at most",
     "kubelet.cri.remote.fake.behaviour._TERMINATION_MESSAGE": "only tests have the fake runtime",

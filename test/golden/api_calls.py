@@ -104,7 +104,7 @@ class Recorder:
             pairs = sorted((name, value) for name, values in request.query.items() for value in values)
             uri = f"{request.path}{'?' if pairs else ''}{urlencode(pairs)}"
             sent = json.loads(request.body) if request.body else None
-            # The recorded server answers a watch when it begins. Our watch may end only with the test.
+            # The recorded server responds to a watch when the watch begins. Our watch may end only with the test.
             code = 200 if request.verb == "watch" else 0
             call = Call(request.verb, uri, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", code, sent)
             with self._lock:
@@ -278,7 +278,7 @@ _UNLIMITED = "9007199254740988Ki"
 
 
 def comparable(value: Any) -> Any:
-    """Replace what is specific to a run by placeholders, and leave out conditions of which only the times are new."""
+    """Replace what is specific to a run by placeholders, and leave out conditions in which only the times changed."""
     if isinstance(value, dict):
         return _comparable_fields(value)
     if isinstance(value, list):
@@ -295,7 +295,7 @@ def _comparable_fields(value: dict[str, Any]) -> dict[str, Any]:
         for key, item in value.items()
         if key not in _CHANGING_TIMES + _OF_THE_SERVER and not (key in _EMPTY_TIMES and item is None)
     }
-    # Leave out the conditions of a patch that are there only because of their times.
+    # Leave out the conditions that a patch contains only because of their times.
     if "$setElementOrder/conditions" in kept:
         changed = [item for item in kept.get("conditions", []) if item.keys() - {"type"}]
         kept["conditions"] = changed
@@ -311,7 +311,7 @@ def _replaced(text: str) -> str:
     text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
     text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _FRACTION.sub("<fine time>", _TIME.sub("<time>", text))))
-    # Our client replaces the words of its own gRPC library for this error by those of Go's library.
+    # Our client replaces the words of its own gRPC library for this error by the words of Go's library.
     return text.replace("context deadline exceeded", "Deadline Exceeded")
 
 

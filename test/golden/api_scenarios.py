@@ -35,7 +35,7 @@ NAMESPACE = "golden"
 _NOT_UPSTREAM = "openshift-service-ca.crt"
 # A starting kubelet treats a container that has run for less than ten seconds as new.
 _UNTIL_RESTART = 11.0
-# The recording is longer here. `cut` leaves out what came in between.
+# The recorded run took longer here. `cut` leaves out the calls of the additional time.
 _UNTIL_DELETION = 6.0
 _TIMEOUT = 120.0
 # These containers end by themselves, with these exit codes, after the API server has seen them run, as in the
@@ -58,7 +58,7 @@ class Run:
     pods: dict[str, Any]
     events: list[dict[str, Any]]
     restarted: str = ""  # `restarted` is the time at which the kubelet restarted.
-    cri: list[dict[str, Any]] = field(default_factory=list)  # `cri` has the kubelet's calls of the runtime.
+    cri: list[dict[str, Any]] = field(default_factory=list)  # `cri` has the kubelet's calls to the runtime.
     root_dir: Path = Path()
 
     def until_pods(self) -> list[Call]:

@@ -1,4 +1,4 @@
-"""Test that our kubelet makes the same calls of an API server as the Go kubelet, with the same results.
+"""Test that our kubelet makes the same calls to an API server as the Go kubelet, with the same results.
 
 Every expected difference is an entry of KNOWN with its reason. Any other difference fails a test.
 """
@@ -67,7 +67,7 @@ KNOWN = [
         r" node: create status daemonEndpoints kubeletEndpoint Port: recorded 10250, ours ", "the test uses a free port"
     ),
     Known(r" events: only (ours|recorded): create .*\"CgroupV1\"", _AWAY, always=False),
-    # The following differences are random, also in the recording.
+    # The following differences occur at random, in the recording too.
     Known(
         r"^00-register (node: create status conditions\[3\] message: recorded \"CSINode is not yet initialized\", ours "
         r"\"failed to initialize CSINode: .* timed out waiting|node: only ours: patch .*\"failed to initialize CSINode"
@@ -166,7 +166,7 @@ def _run_of(runs: Runs, scenario: str) -> Run:
 
 
 def _life(runs: Runs, scenario: str, pod: str) -> tuple[PodLife, PodLife]:
-    """Return the recorded calls about a pod, and ours."""
+    """Return the recorded calls about a pod, and the calls of our kubelet about it."""
     recorded = api_scenarios.cut(scenario, api_calls.load(scenario))
     return api_calls.lives(recorded)[pod], api_calls.lives(_run_of(runs, scenario).calls)[pod]
 
@@ -220,7 +220,7 @@ def test_what_the_api_server_holds(runs: Runs, scenario: str, pod: str) -> None:
 
 @pytest.mark.parametrize(("scenario", "pod"), _LIVES)
 def test_calls_of_the_runtime_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
-    """The calls of the runtime have the recorded order and contents.
+    """The calls to the runtime have the recorded order and contents.
 
     For containers that cannot be created, only the contents matter.
     """

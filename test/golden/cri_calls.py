@@ -1,4 +1,4 @@
-"""Make a kubelet's calls of the hollow runtime comparable with the recorded ones."""
+"""Make a kubelet's calls to the hollow runtime comparable with the recorded ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 
 DATA = Path(__file__).parents[1] / "data" / "golden" / "v1.36.2"
 
-# These are the calls that change something, and the question that decides whether to pull an image.
+# These are the calls that change something, and the call that decides whether to pull an image.
 MUTATING = (
     "RunPodSandbox",
     "StopPodSandbox",
@@ -42,7 +42,7 @@ _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Describe one call about a pod. `subject` is what it is about: `<sandbox>`, `<c#0>`, an image."""
+    """Describe one call about a pod. `subject` is the object of the call: `<sandbox>`, `<c#0>`, an image."""
 
     method: str
     subject: str
@@ -78,8 +78,8 @@ def conversations(
 ) -> dict[str, list[Call]]:
     """Return the calls of each pod by its name. `directories` maps path prefixes to their placeholders.
 
-    Calls about pods whose sandbox was created before the recording are left out. So are repeated questions, because a
-    recording has them only when the answer has changed.
+    Calls about pods whose sandbox was created before the recording are left out. So are repeated queries, because a
+    recording has them only when the response has changed.
     """
     lines, wanted = list(lines), set(methods)
     names = _Names(lines, directories or {})

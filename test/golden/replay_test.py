@@ -1,4 +1,4 @@
-"""Test that the runtime manager makes the same calls of a runtime as the Go kubelet, pod by pod.
+"""Test that the runtime manager makes the same calls to a runtime as the Go kubelet, pod by pod.
 
 docs/divergences.md lists the intended differences.
 """

@@ -1,7 +1,7 @@
-"""Run the runtime manager with recorded pods, on a runtime that answers as the recorded one did.
+"""Run the runtime manager with recorded pods, on a runtime that responds as the recorded one did.
 
-What the kubelet itself adds to a container (environment, mounts, DNS, host name, cgroup parent) comes from the
-recording, because only the runtime manager's part of the requests is under test.
+The recording provides what the kubelet itself adds to a container (environment, mounts, DNS, host name, cgroup parent),
+because only the runtime manager's part of the requests is under test.
 """
 
 from __future__ import annotations

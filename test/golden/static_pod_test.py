@@ -1,8 +1,9 @@
 """Test that the whole kubelet, as a process, makes the Go kubelet's calls about static pods.
 
-It runs as a hollow node, so that only the calls are under test. Differences that follow from the hollow node are not
-compared. Pods that came from the API server in the recording come from a file here, and differences that follow from
-that are not compared either. One recorded pod came from a file, and it covers them.
+The kubelet runs as a hollow node, so that only the calls are under test. The test does not compare differences that
+follow from the hollow node. Pods that came from the API server in the recording come from a file here, and the test
+does not compare differences that follow from that either. One recorded pod came from a file, so its calls have no such
+differences.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _manifest(scenario: str, pod: str) -> str:
 
 
 def _called(node: HollowKubelet, method: str) -> int:
-    """Return the number of answered calls of this method."""
+    """Return the number of calls of this method that have ended."""
     return len(node.runtime.recorder.calls([method]))
 
 

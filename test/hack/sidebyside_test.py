@@ -1,4 +1,4 @@
-"""Test the parts that build the pages on which Go stands beside Python."""
+"""Test the code that builds the pages on which Go stands beside Python."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from testing_distribution import RewriteError, needed, new_name, rewrite
         ("from kubelet_cmd.kubelet.app import server", "from kubelet_testing.kubelet_cmd.kubelet.app import server"),
         ("from framework.waiting import wait_for\n", "from kubelet_testing.waiting import wait_for\n"),
         ("import pkg.klog as klog, os\n", "import kubelet_testing.pkg.klog as klog, os\n"),
-        # In a function, after characters that are not ASCII, and over several lines.
+        # This import is in a function, follows characters that are not ASCII, and spans several lines.
         (
             'def f() -> None:\n    "…"; from pkg import (\n        klog,\n    )\n',
             'def f() -> None:\n    "…"; from kubelet_testing.pkg import (\n        klog,\n    )\n',
         ),
         ('__name__ = "pkg.csi_spec.csi_pb2"\n', '__name__ = "kubelet_testing.pkg.csi_spec.csi_pb2"\n'),
-        # Text that is not an import of this tree.
+        # The following texts import nothing of this tree.
         ("from . import pkg\nfrom .pkg import x\nimport pkgutil\n", None),
         ('"""See pkg.klog."""\nGROUP = "kubelet.config.k8s.io"\nNAME = "pkg"\n', None),
     ],

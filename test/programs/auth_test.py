@@ -41,7 +41,7 @@ def configuration(
 
 
 class APIServer:
-    """Know the token "good" of the user Ann, and let Ann get the node's metrics."""
+    """Know the token "good" of the user Ann, and allow Ann to read the node's metrics."""
 
     def __init__(self) -> None:
         self.client = FakeClientset()

@@ -134,7 +134,7 @@ EVICTIONS: dict[str, Any] = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """Provide the root directory of a server that answers like a kubelet."""
+    """Provide the root directory of a server that responds like a kubelet."""
     mux = http.ServeMux()
 
     def answer(w: http.ResponseWriter, r: http.Request) -> None:
@@ -181,7 +181,7 @@ def test_pod(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     ):
         assert text in lines
     bars = {text.split()[0]: text for text in lines if "|" in text}
-    # Eight seconds span 48 columns; the sandbox takes the first thirty.
+    # Eight seconds span 48 columns. The bar of the sandbox fills the first thirty.
     assert f"|{'█' * 30}{' ' * 18}| 5 s" in bars["sandbox"]
     assert f"|{' ' * 30}{'█' * 18}| 5 s so far  app" in bars["create"]
     assert bars["seen"].count("◆") == 1 and "exit" not in bars

@@ -23,7 +23,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
 def _wheel(folder: Path) -> Path:
     command = [
         *(sys.executable, "setup.py", "--quiet"),
-        # These options keep the checkout unchanged.
+        # These options keep setuptools from writing to the checkout.
         *("egg_info", f"--egg-base={folder}"),
         *("build", f"--build-base={folder}/build"),
         *("bdist_wheel", f"--bdist-dir={folder}/bdist", f"--dist-dir={folder}/dist"),

@@ -196,7 +196,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_log_on_a_full_disk_keeps_it_from_nothing(tmp_path: Path) -> None:
-    """A log on a full disk does not keep the kubelet from starting and stopping.
+    """A kubelet whose log is on a full disk starts and stops nevertheless.
 
     The kubelet starts with a deprecated flag, about which it must log a warning.
     """

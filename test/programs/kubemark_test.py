@@ -67,7 +67,7 @@ def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Command:
-        """Leave behind a thread with unfinished work."""
+        """Run a command that leaves a thread with unfinished work behind."""
 
         def __init__(self, make_dependencies: object) -> None:
             pass
@@ -103,8 +103,8 @@ def test_no_two_nodes_have_one_directory_of_certificates(
 ) -> None:
     """Each node has its own certificate directory.
 
-    A node uses the certificate that it finds: with that of another node, the API server would take it for the other
-    node.
+    A node uses the certificate that it finds. With the certificate of another node, the API server would mistake it for
+    that node.
     """
     directories = list[str]()
 

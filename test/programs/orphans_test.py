@@ -153,7 +153,7 @@ def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: R
 
 
 def test_manifest_url_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
-    """The error names the URL without its password."""
+    """If the manifest URL does not respond, the error names the URL without its password."""
     code, out, err = orphans_of("--remove", f"--manifest-url=http://user:secret@127.0.0.1:{free_port()}/pods")
     assert (code, out) == (1, "") and "cannot determine the pods of http://" in err
     assert "secret" not in err and len(pods(root)) == 4

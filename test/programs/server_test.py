@@ -32,7 +32,7 @@ def _server() -> options.KubeletServer:
 
 
 class _Runtime:
-    """Return one answer after another."""
+    """Return one response after another."""
 
     def __init__(self, *answers: runtimeapi.RuntimeConfigResponse | Exception) -> None:
         self._answers = list(answers)
@@ -74,7 +74,7 @@ def test_a_runtime_that_starts_may_be_asked_for_its_cgroup_driver_again(monkeypa
 
 
 def test_without_the_cgroup_driver_there_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kubelet does not start without the cgroup driver, because another driver than before would end pods."""
+    """The kubelet does not start without the cgroup driver, because a wrong driver would end pods."""
     monkeypatch.setattr(server, "_RUNTIME_CONFIG_PAUSE", 0.001)
     runtime = _Runtime(*[RemoteError(_DOWN, f"not now {number}") for number in range(3)])
     with pytest.raises(ConnectionError, match="not now 2"):
@@ -121,7 +121,7 @@ def test_systemd_is_told_before_anything_is_waited_for(monkeypatch: pytest.Monke
     ctx, cancel = golang.with_cancel(golang.background())
 
     def acquire(flags: options.KubeletFlags) -> None:
-        # Another kubelet holds the lock file, and this one waits until systemd has been notified.
+        # Another kubelet holds the lock file. This kubelet waits for the lock until systemd has been notified.
         assert systemd.recv(100) == b"WATCHDOG=1"
         raise OSError("enough")
 

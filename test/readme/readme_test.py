@@ -1,7 +1,7 @@
 """Run the commands of README.md in the checkout, as a new user would.
 
 The test changes only names outside the checkout: the machine's containerd, /etc/kubernetes and /var/lib/kubelet. Blocks
-in other languages than `sh` have placeholders, and cannot be run.
+in languages other than `sh` have placeholders, and cannot be run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 RUN_DIR = ROOT / ".run"
-# These are the timeouts of a command, of a start until the pods run, and of an end. The machine may be busy.
+# These are the timeouts of a command, of a start until the pods run, and of the end of a command. The machine may be
+# busy.
 COMMAND_TIMEOUT = 300.0
 START_TIMEOUT = 300.0
 END_TIMEOUT = 60.0
@@ -52,7 +53,10 @@ def blocks() -> dict[str, list[str]]:
 
 
 def block(heading: str, number: int, others: Mapping[str, str] | None = None) -> str:
-    """Return a block with other names for what is outside the checkout. The block must contain each of these names."""
+    """Return a block in which other names replace the names outside the checkout.
+
+    The block must contain each of these names.
+    """
     text = blocks()[heading][number]
     for name, other in (others or {}).items():
         assert name in text, f"{name} is not in block {number} of {heading}"

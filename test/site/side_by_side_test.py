@@ -1,7 +1,7 @@
-"""Test the site that hack/side_by_side builds: its links, that it shows all of the map, and how it works in a browser.
+"""Test the site that hack/side_by_side builds: its links, that it shows the whole map, and how it works in a browser.
 
-The checkout of Kubernetes is a small one that this test writes, or the one that SIDE_BY_SIDE_GO names. With
-LIVE_VIEW_IMAGES in the environment the test takes the pictures of docs/images.
+The test writes a small checkout of Kubernetes, or uses the checkout that SIDE_BY_SIDE_GO names. With LIVE_VIEW_IMAGES
+in the environment the test takes the pictures of docs/images.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def page(site: Path) -> Iterator[Chrome]:
 
 
 def search(driver: Chrome, name: str, steps: int = 0) -> None:
-    """Find a name with the keyboard alone, and open the entry so many below the first."""
+    """Find a name with the keyboard alone, and open the entry that many places below the first."""
     driver.find_element(By.TAG_NAME, "body").send_keys("/")
     box = driver.switch_to.active_element
     box.send_keys(name)

@@ -71,7 +71,7 @@ def _press(node: ContainerdNode, history: PodHistory, names: list[str]) -> dict[
     node.create(_hog())
     node.wait_for_api_running("hog")
     begin, pressed = time.monotonic(), Ticks(node)
-    wait_for("the hog evicted", lambda: _evicted(history.latest("hog")), _TIMEOUT, node.end_of_log)
+    wait_for("the eviction of the hog", lambda: _evicted(history.latest("hog")), _TIMEOUT, node.end_of_log)
     evicted = time.monotonic() - begin
     time.sleep(_AFTERWARDS)
     pressed.look()

@@ -162,10 +162,10 @@ def startup_seconds() -> dict[str, float]:
 def burst_and_idle(count: int = 100, idle_seconds: float = 30.0) -> dict[str, float]:
     """Return the seconds until a burst of pods runs, and then the kubelet's cost while all of them are idle."""
     with hollow_kubelet() as kubelet:
-        wait_for("the sync loop", lambda: kubelet.logged("Starting kubelet main sync loop"), 30)
+        wait_for("the start of the sync loop", lambda: kubelet.logged("Starting kubelet main sync loop"), 30)
         begin, cpu = time.monotonic(), cpu_seconds(kubelet.pid)
         kubelet.write_pods(count)
-        wait_for(f"{count} pods", lambda: kubelet.running() == count, 120)
+        wait_for(f"{count} running pods", lambda: kubelet.running() == count, 120)
         burst, burst_cpu = time.monotonic() - begin, cpu_seconds(kubelet.pid) - cpu
         golang.background().wait(5.0)
         begin, cpu = time.monotonic(), cpu_seconds(kubelet.pid)

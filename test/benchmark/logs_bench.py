@@ -44,7 +44,7 @@ class _Nowhere:
 
 
 def reading() -> dict[str, float]:
-    """Return, for different requests, how many MB of a log file the kubelet reads per CPU second, without the network."""
+    """Return, for different requests, how many MB of a log the kubelet reads in a CPU second, without the network."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="bench.") as directory:
         log = Path(directory, "0.log")
@@ -78,7 +78,7 @@ def following() -> dict[str, float]:
         targets = [_target(kubelet, i % _PODS) for i in range(FOLLOWERS)]
         with LogFollowers(kubelet.port, targets, insecure_context()) as clients:
             followers = clients.followers
-            wait_for("first lines", lambda: all(each.lines == 1 for each in followers), 60)
+            wait_for("the first line of every log", lambda: all(each.lines == 1 for each in followers), 60)
             found["idle, cores"] = _cores(kubelet, lambda: time.sleep(_IDLE))
             late: list[float] = []
             found["10 lines a second each, cores"] = _cores(

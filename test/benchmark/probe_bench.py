@@ -123,7 +123,7 @@ def hollow_kubelet(
                 unfinished = kubelet.manifests / f".{number:03}.json"
                 unfinished.write_text(json.dumps(new_pod(number, servers)))
                 unfinished.rename(kubelet.manifests / f"{number:03}.json")
-            wait_for(f"{pods} pods ready", lambda: ready(kubelet) == pods, 180, lambda: ready(kubelet))
+            wait_for(f"{pods} ready pods", lambda: ready(kubelet) == pods, 180, lambda: ready(kubelet))
             golang.background().wait(5.0)
             yield kubelet
         finally:
@@ -385,7 +385,7 @@ def liveness_reactions(
         golang.background().wait(random.uniform(0.5, 1.5))
         before = len(kills(kubelet))
         answered = patient.switch(False)
-        wait_for("the kill", lambda before=before: len(kills(kubelet)) > before, 30)  # type: ignore[misc]
+        wait_for("the kill of the container", lambda before=before: len(kills(kubelet)) > before, 30)  # type: ignore[misc]
         found.append(kills(kubelet)[before] - answered)
         patient.switch(True)
         pods.delete(golang.background(), name)

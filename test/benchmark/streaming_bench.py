@@ -65,7 +65,7 @@ def load() -> dict[str, float]:
             "threads": running.peak.threads,
             "RSS": running.peak.memory,
         }
-        wait_for("threads given back", lambda: Usage.of(kubelet.pid).threads <= before.threads + 2, 30)
+        wait_for("the end of the streams' threads", lambda: Usage.of(kubelet.pid).threads <= before.threads + 2, 30)
         after = Usage.of(kubelet.pid)
         figures["threads kept"] = after.threads - before.threads
         figures["descriptors kept"] = after.descriptors - before.descriptors

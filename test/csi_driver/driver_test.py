@@ -199,7 +199,7 @@ def test_stats_and_size(driver: CSIDriver, client: Client) -> None:
     assert (space.total, space.used, space.available) == (16 * MIB, 1000, 16 * MIB - 1000)
     assert (inodes.unit, inodes.used) == (csi_pb2.VolumeUsage.INODES, 1)
     assert client.expand(20 * MIB) == 20 * MIB
-    assert client.expand(10 * MIB) == 20 * MIB, "it never shrinks"
+    assert client.expand(10 * MIB) == 20 * MIB, "the volume has shrunk"
     assert client.stats().usage[0].total == 20 * MIB and not client.stats().volume_condition.abnormal
     (driver.state / "volumes" / "v" / "abnormal").write_text("on fire")
     condition = client.stats().volume_condition

@@ -17,7 +17,8 @@ METHODS = {
 def log(text: str) -> list[Call]:
     """Parse calls of the form `publish/pods/b=ABORTED`. The path and `=OK` are optional.
 
-    A call that ends in `=` never ends, and a call that ends in `+` lasts until the next one has ended. `|` is a mark.
+    With `=` and no code, the call never returns. With `+`, the call lasts until the next one has returned. `|` is a
+    mark.
     """
     found: list[Call] = []
     marks, line, lasting = 0, 0, []

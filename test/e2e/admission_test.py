@@ -105,7 +105,7 @@ def node_with_devices(namespace: Namespace, core: CoreV1Api) -> Iterator[None]:
         core.patch_node_status(namespace.node, {"status": {"capacity": {DEVICE: count}}})
 
     patch("4")
-    wait_for("the node has devices", lambda: DEVICE in core.read_node(namespace.node).status.allocatable, 120)
+    wait_for("the node's devices", lambda: DEVICE in core.read_node(namespace.node).status.allocatable, 120)
     yield
     patch(None)
 

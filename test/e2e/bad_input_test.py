@@ -75,7 +75,7 @@ def test_event_names_container_and_reason(pods: Pods, name: str, message: str) -
     event = pods.wait_for_event("probed", "Unhealthy", message, f"spec.containers{{{name}}}")
 
     assert event.type == "Warning"
-    found = pods.wait_for("probed", f"{name} running", lambda found: is_running(found, name))
+    found = pods.wait_for("probed", f"{name} is running", lambda found: is_running(found, name))
     status = container(found, name)
     assert status is not None and not status.ready and restarts(found, name) == 0
 
@@ -110,7 +110,7 @@ def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: st
     """At most one process of a probe that never ends is left: that of the running probe."""
     field = f"spec.containers{{{name}}}"
     wait_for("three timeouts", lambda: timed_out(pods, field) >= 3, TIMEOUT)
-    found = pods.wait_for("loud", f"{name} running", lambda found: is_running(found, name))
+    found = pods.wait_for("loud", f"{name} is running", lambda found: is_running(found, name))
     status = container(found, name)
     assert status is not None
     pid = local.cri.container_pid(status.container_id.rpartition("/")[2])
@@ -120,7 +120,7 @@ def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: st
 
     # A process that was just killed may still exist for a moment. If processes were left behind, their
     # number would only grow.
-    wait_for("at most one process", lambda: len(running()) <= 1, 60, lambda: str(running()))
+    wait_for("at most one process of the probe", lambda: len(running()) <= 1, 60, lambda: str(running()))
 
 
 def timed_out(pods: Pods, field: str) -> int:
@@ -157,4 +157,6 @@ def test_kubelet_keeps_no_thread_and_no_connection(
         threads, files = local.kubelet_usage()
         return threads <= before[0] + SLACK and files <= before[1] + SLACK
 
-    wait_for("threads and files as before", calm, 60, lambda: f"{before} before, {local.kubelet_usage()} after")
+    wait_for(
+        "as many threads and files as at the start", calm, 60, lambda: f"{before} before, {local.kubelet_usage()} after"
+    )

@@ -248,4 +248,6 @@ def test_token_is_no_good_when_its_pod_is_gone(core: CoreV1Api, namespace: Names
     core.delete_namespaced_pod("goes", namespace.name, grace_period_seconds=0)
     namespace.wait_deleted("goes")
 
-    wait_for("the token refused", lambda: not review(namespace.api, token, AUDIENCE).authenticated, TIMEOUT)
+    wait_for(
+        "the API server refuses the token", lambda: not review(namespace.api, token, AUDIENCE).authenticated, TIMEOUT
+    )

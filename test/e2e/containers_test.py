@@ -345,7 +345,7 @@ def test_ephemeral_container_sees_its_target(core: CoreV1Api, namespace: Namespa
     patch = {"spec": {"ephemeralContainers": [debugger]}}
     core.patch_namespaced_pod_ephemeralcontainers("debugged", namespace.name, patch)
 
-    found = namespace.wait_for("debugged", "the debugger ended", lambda found: debugger_ended(found) is not None)
+    found = namespace.wait_for("debugged", "the debugger has ended", lambda found: debugger_ended(found) is not None)
     ended = debugger_ended(found)
     assert ended is not None and ended.exit_code == 0
     assert ended.message.startswith("1\n") and "sleep 7654" in ended.message
@@ -359,7 +359,7 @@ def debugger_ended(found: V1Pod) -> V1ContainerStateTerminated | None:
 
 @pytest.mark.parametrize(("name", "count"), [("shared", "1\n"), ("not-shared", "0\n")])
 def test_containers_share_their_processes_if_told_to(pods: Pods, name: str, count: str) -> None:
-    found = pods.wait_for(name, "the processes counted", lambda found: message(found, "looks") is not None)
+    found = pods.wait_for(name, "has counted the processes", lambda found: message(found, "looks") is not None)
     assert message(found, "looks") == count
 
 
@@ -386,7 +386,7 @@ def test_restart_policy_of_a_container(pods: Pods) -> None:
         enough = all(restarts(found, policy.lower()) >= wanted for policy, wanted in POLICIES.items())
         return enough and terminated(found, "never") is not None
 
-    found = pods.wait_for("own-policies", "all ran", all_ran)
+    found = pods.wait_for("own-policies", "all containers have run", all_ran)
     assert found.status.phase == "Running"
     assert (restarts(found, "onfailure"), restarts(found, "never")) == (1, 0)
     state = terminated(found, "never")
@@ -405,7 +405,7 @@ def test_exit_code_restarts_all_containers(pods: Pods) -> None:
     """All containers restart in the same sandbox: those that ended, those that run, and init containers."""
     found = pods.wait_for(
         "all-again",
-        "all restarted",
+        "all containers have restarted",
         lambda found: is_running(found) and all(restarts(found, name) == 1 for name in ("init", "causes", "beside")),
     )
     assert len({each.object.status.pod_ip for each in pods.history("all-again") if each.object.status.pod_ip}) == 1
@@ -477,7 +477,7 @@ def test_image_says_which_signal_stops_it(pods: Pods) -> None:
     ],
 )
 def test_message_comes_from(pods: Pods, name: str, text: str) -> None:
-    found = pods.wait_for("messages", f"{name} ended", lambda found: message(found, name) is not None)
+    found = pods.wait_for("messages", f"container {name} has ended", lambda found: message(found, name) is not None)
     assert message(found, name) == text
 
 
@@ -504,7 +504,7 @@ def test_messages_of_many_containers_share_a_cap(pods: Pods) -> None:
 
 
 def test_input_is_open_if_asked_for(pods: Pods) -> None:
-    found = pods.wait_for("terminal", "closed ended", lambda found: message(found, "closed") is not None)
+    found = pods.wait_for("terminal", "container closed has ended", lambda found: message(found, "closed") is not None)
 
     assert message(found, "closed") == "ended"
     assert is_in_state_running(found, "open") and is_in_state_running(found, "once")
@@ -512,7 +512,7 @@ def test_input_is_open_if_asked_for(pods: Pods) -> None:
 
 @pytest.mark.parametrize(("name", "text"), [("tty", "a terminal"), ("no-tty", "")])
 def test_container_has_a_terminal_if_asked_for(pods: Pods, name: str, text: str) -> None:
-    found = pods.wait_for("terminal", f"{name} ended", lambda found: message(found, name) is not None)
+    found = pods.wait_for("terminal", f"container {name} has ended", lambda found: message(found, name) is not None)
     assert message(found, name) == text
 
 
@@ -522,7 +522,7 @@ def test_input_once_reaches_the_runtime(pods: Pods, environment: Environment) ->
     assert environment.local is not None
     found = pods.wait_for(
         "terminal",
-        "both running",
+        "both containers are running",
         lambda found: is_in_state_running(found, "open") and is_in_state_running(found, "once"),
     )
     asked = {}
@@ -542,7 +542,7 @@ def test_container_that_takes_too_much_memory_is_killed_alone(pods: Pods) -> Non
     # The hog may be killed before the last container has started.
     found = pods.wait_for(
         "hungry",
-        "the hog killed for its memory",
+        "the hog has been killed for its memory",
         lambda found: was_killed_for_memory(pods, "hog") and is_in_state_running(found, "beside"),
     )
 
@@ -557,8 +557,8 @@ def test_process_that_takes_too_much_memory(pods: Pods) -> None:
     The parent of that process survives and reports its end.
     """
     if V2:
-        pods.wait_for("hungry", "the parent killed", lambda _: was_killed_for_memory(pods, "parent"))
+        pods.wait_for("hungry", "the parent has been killed", lambda _: was_killed_for_memory(pods, "parent"))
         assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(137, None)}
     else:
-        pods.wait_for("hungry", "the parent ended", lambda _: ends(pods, "parent"))
+        pods.wait_for("hungry", "the parent has ended", lambda _: ends(pods, "parent"))
         assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(0, "137")}

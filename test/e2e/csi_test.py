@@ -239,13 +239,15 @@ def test_device(core: CoreV1Api, namespace: Namespace, driver: CSIDriver, local:
     core.delete_namespaced_pod("block", namespace.name)
     namespace.wait_deleted("block")
     driver.wait_for_call_of(UNSTAGE, handle(namespace, "block"))
-    wait_for("no loop device", lambda: not loop_devices(disk), TIMEOUT, lambda: loop_devices(disk))
+    wait_for("no loop device is left", lambda: not loop_devices(disk), TIMEOUT, lambda: loop_devices(disk))
 
 
 def test_volume_grows_under_its_pod(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
     namespace.wait_for_running("grows")
     grow(namespace, "grows", "40Mi")
-    wait_for_claim(namespace, "grows", "to grow", lambda claim: claim.status.allocated_resource_statuses)
+    wait_for_claim(
+        namespace, "grows", "a status of its expansion", lambda claim: claim.status.allocated_resource_statuses
+    )
     # The kubelet checks a pod's claims when it syncs the pod, at least every minute or two. The annotation causes a
     # sync at once.
     core.patch_namespaced_pod("grows", namespace.name, {"metadata": {"annotations": {"look": "at the claim"}}})
@@ -302,7 +304,7 @@ def test_volume_is_published_again_for_new_tokens(core: CoreV1Api, namespace: Na
         calls = driver.calls(PUBLISH, volume=volume)
         return calls if len(calls) > before else []
 
-    calls = wait_for("published again", look, TIMEOUT, driver.describe)
+    calls = wait_for("a repeated call to publish the volume", look, TIMEOUT, driver.describe)
     assert len({call.path for call in calls}) == 1
     assert driver.calls(UNPUBLISH, volume=volume) == []
 
@@ -354,17 +356,21 @@ def test_nothing_is_left(
     """After the deletion of all pods, no mount, staged volume or attachment is left. A stopped driver is forgotten."""
     _delete_pods(namespace)
     driver = drivers[DRIVER]
-    wait_for("all unmounted", lambda: not any("kubernetes.io~csi" in each for each in driver.mounts()), TIMEOUT)
-    wait_for("all unstaged", lambda: not any("kubernetes.io/csi" in each for each in driver.mounts()), TIMEOUT)
+    wait_for(
+        "all volumes are unmounted", lambda: not any("kubernetes.io~csi" in each for each in driver.mounts()), TIMEOUT
+    )
+    wait_for(
+        "all volumes are unstaged", lambda: not any("kubernetes.io/csi" in each for each in driver.mounts()), TIMEOUT
+    )
     for each in drivers.values():
         assert each.violations(stages=each is driver) == [], each.describe()
-        wait_for("no loop device", lambda each=each: not each.loop_devices(), TIMEOUT, each.loop_devices)  # type: ignore[misc]
+        wait_for("no loop device is left", lambda each=each: not each.loop_devices(), TIMEOUT, each.loop_devices)  # type: ignore[misc]
 
     def attachments() -> list[str]:
         found = storage.list_volume_attachment().items
         return [each.metadata.name for each in found if each.spec.attacher in drivers]
 
-    wait_for("all detached", lambda: not attachments(), TIMEOUT, attachments)
+    wait_for("all volumes are detached", lambda: not attachments(), TIMEOUT, attachments)
     drivers[PLAIN].stop()
 
     def forgotten() -> bool:

@@ -71,7 +71,9 @@ def test_container_has_its_devices(namespace: Namespace, driver: DRADriver) -> N
     request = driver.calls(PREPARE)[-1].request
     assert request == {"claims": [{"namespace": namespace.name, "uid": uid, "name": "looks"}]}
     # Once a pod's containers have ended, the pod no longer uses the devices.
-    wait_for("the devices given back", lambda: asked(driver, UNPREPARE, "looks"), TIMEOUT, driver.describe)
+    wait_for(
+        "the kubelet has unprepared the claim", lambda: asked(driver, UNPREPARE, "looks"), TIMEOUT, driver.describe
+    )
     assert not [each for each in driver.prepared() if uid in each]
 
 

@@ -100,7 +100,7 @@ def test_all_goes_with_the_pod(pods: Pods, local: LocalCluster) -> None:
     pods.delete("goes")
     pods.wait_deleted("goes")
 
-    wait_for("its directory gone", lambda: uid not in local.kubelet.pod_directories(), TIMEOUT)
+    wait_for("the pod's directory is gone", lambda: uid not in local.kubelet.pod_directories(), TIMEOUT)
     assert uid not in Path("/proc/self/mountinfo").read_text()
 
 

@@ -60,7 +60,7 @@ def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
 
 def test_a_container_beside_those_that_run(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
     debug(TARGET, "--container=look", "--target=main", "--", "sh", "-c", "echo seen; ps -o args")
-    namespace.wait_for(TARGET, "the debugger ended", _debugger_has_ended)
+    namespace.wait_for(TARGET, "the debugger has ended", _debugger_has_ended)
     output = run(kubectl, "logs", TARGET, "--container=look")
     # The debugger sees the processes of its target container.
     assert output.startswith("seen\n") and "sleep 1000" in output
@@ -89,10 +89,12 @@ def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str, image: str) -
 
 def test_a_copy_with_another_command(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
     debug(TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
-    copied = namespace.wait_for("copied", "its command ran", _has_exited)
+    copied = namespace.wait_for("copied", "the command has run", _has_exited)
     assert copied.spec.node_name == namespace.node
     # The container restarts again and again. kubectl shows the newest log, which may still be empty.
-    wait_for("its log", lambda: run(kubectl, "logs", "copied", "--container=main") == "copy\n", TIMEOUT)
+    wait_for(
+        "the log of the container", lambda: run(kubectl, "logs", "copied", "--container=main") == "copy\n", TIMEOUT
+    )
     run(kubectl, "delete", "pod", "copied", "--now")
 
 
@@ -108,7 +110,7 @@ def _has_exited(pod: V1Pod) -> bool:
 def test_a_pod_with_the_node_in_it(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
     debug(f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
     name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), TIMEOUT)
-    namespace.wait_for(name, "the debugger ended", lambda pod: terminated(pod, "debugger"))
+    namespace.wait_for(name, "the debugger has ended", lambda pod: terminated(pod, "debugger"))
     # The debugger sees the node's file system and all processes of the node.
     assert run(kubectl, "logs", name).split() == ["/host/proc/1", "PID", "1"]
     run(kubectl, "delete", "pod", name, "--now")

@@ -145,7 +145,7 @@ def test_timestamps_and_since_one_of_them(logs: Logs) -> None:
 
 def test_container_that_was_restarted(logs: Logs, namespace: Namespace) -> None:
     namespace.wait_for("lives", "a restart", lambda found: restarts(found, "c0") == 1 and is_running(found))
-    wait_for("its log", lambda: logs("lives") == "life of again\n", TIMEOUT)
+    wait_for("the log of the container", lambda: logs("lives") == "life of again\n", TIMEOUT)
     assert logs("lives", "--previous") == "life of \n"
 
 
@@ -250,7 +250,10 @@ def test_followers_that_go_away_leave_nothing(logs: Logs, local: LocalCluster, f
 
     # Each follower held a connection and a file. Some other connection may have been opened meanwhile.
     wait_for(
-        "everything is released", lambda: held()[1] == instances - 1 and held()[0] < descriptors + 5, TIMEOUT, held
+        "the kubelet has released everything",
+        lambda: held()[1] == instances - 1 and held()[0] < descriptors + 5,
+        TIMEOUT,
+        held,
     )
 
 
@@ -260,7 +263,7 @@ def test_mirror_pod_shows_the_log_of_its_static_pod(logs: Logs, namespace: Names
         static.create(pod("static", "echo of a static pod; sleep 1000 & wait"))
         static.wait_for_running("static")
         name = static.full_name("static")
-        wait_for("its log", lambda: logs(name) == "of a static pod\n", TIMEOUT)
+        wait_for("the log of the container", lambda: logs(name) == "of a static pod\n", TIMEOUT)
 
 
 # --- Logs that do not exist -------------------------------------------------------------------------

@@ -218,7 +218,8 @@ def test_the_container_of_a_command_ends(kubectl: Kubectl, namespace: Namespace)
 def test_a_client_that_is_killed_leaves_the_command_without_stdin(ways: dict[str, Kubectl]) -> None:
     """A command sees the end of its stdin when its client is killed.
 
-    The test uses a WebSocket, which the kubelet itself translates. For a broken SPDY connection the runtime decides.
+    The test uses a WebSocket, which the kubelet itself translates. With SPDY, the runtime decides what happens when the
+    connection breaks.
     """
     kubectl = ways["websocket"]
     sign = f"/tmp/gone-{os.urandom(4).hex()}"
@@ -231,7 +232,7 @@ def test_a_client_that_is_killed_leaves_the_command_without_stdin(ways: dict[str
     def is_there() -> bool:
         return kubectl.run("exec", "streams", "-c", "main", "--", "ls", sign).returncode == 0
 
-    wait_for("the command to see the end of its stdin", is_there, TIMEOUT)
+    wait_for("the command sees the end of its stdin", is_there, TIMEOUT)
 
 
 @contextmanager
@@ -285,7 +286,7 @@ def test_attached_to_a_terminal(kubectl: Kubectl) -> None:
 def test_a_container_that_reads_once_ends_with_its_stdin(ways: dict[str, Kubectl], namespace: Namespace) -> None:
     done = ways["websocket"].run("attach", "-i", "streams", "-c", "once", stdin=b"a\nb\n")
     assert done.stdout.endswith(b"got a\ngot b\nend\n"), done
-    namespace.wait_for_seen("streams", "once restarted", lambda found: restarts(found, "once"))
+    namespace.wait_for_seen("streams", "has restarted once", lambda found: restarts(found, "once"))
 
 
 # --- Copying ----------------------------------------------------------------------------------------

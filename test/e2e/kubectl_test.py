@@ -76,7 +76,7 @@ def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
         text = kubectl("describe", "node", namespace.node)
         return text if lease.search(text) else ""
 
-    text = wait_for("the node described with its lease", describe, 120)
+    text = wait_for("kubectl describes the node with its lease", describe, 120)
     for expected in ("kubelet is posting ready status", "KubeletHasSufficientMemory", "Capacity:", "Allocatable:"):
         assert expected in text
 

@@ -83,7 +83,7 @@ def pods(namespace: Namespace) -> None:
             }
         )
     namespace.wait_for_running("works")
-    namespace.wait_for("keeps", "it has written", lambda pod: is_true(pod, "Ready"))
+    namespace.wait_for("keeps", "has written its data", lambda pod: is_true(pod, "Ready"))
 
 
 def rows(table: str) -> dict[str, list[str]]:
@@ -225,7 +225,7 @@ def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
 
 
 def root_device(found: list[Sample]) -> str:
-    """Return the device with the largest file system, which is that of the root here."""
+    """Return the device with the largest file system. On the machines of these tests that is the root file system."""
     limits = labelled(found, "container_fs_limit_bytes", id="/")
     return max(limits, key=lambda sample: sample.value).labels["device"]
 

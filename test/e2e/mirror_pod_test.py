@@ -58,7 +58,9 @@ def test_deleted_mirror_comes_back_and_nothing_is_restarted(
     core.delete_namespaced_pod(name, namespace.name)
 
     namespace.wait_for(
-        name, "a new mirror running", lambda found: found.metadata.uid != first.metadata.uid and is_running(found)
+        name,
+        "the new mirror pod is running",
+        lambda found: found.metadata.uid != first.metadata.uid and is_running(found),
     )
     assert container_id(local, name) == running
 
@@ -73,7 +75,9 @@ def test_forced_deletion_of_a_mirror_is_no_different(
     core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=0)
 
     namespace.wait_for(
-        name, "a new mirror running", lambda found: found.metadata.uid != first.metadata.uid and is_running(found)
+        name,
+        "the new mirror pod is running",
+        lambda found: found.metadata.uid != first.metadata.uid and is_running(found),
     )
     assert container_id(local, name) == running
 

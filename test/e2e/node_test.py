@@ -1,4 +1,4 @@
-"""Test the node as the cluster sees it: what the kubelet reports, that it keeps reporting, and what it does not touch."""
+"""Test the node as the cluster sees it: what the kubelet reports, that it keeps reporting, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -126,7 +126,12 @@ def test_foreign_label_annotation_and_taint_stay(
     finally:
         gone = {"labels": {"e2e.example.com/l": None}, "annotations": {"e2e.example.com/a": None}}
         core.patch_node(name, {"metadata": gone, "spec": {"taints": other_taints(core.read_node(name), key)}})
-    wait_for_node(nodes, name, "without it", lambda found: other_taints(found, key) == (found.spec.taints or []))
+    wait_for_node(
+        nodes,
+        name,
+        "without the foreign taint",
+        lambda found: other_taints(found, key) == (found.spec.taints or []),
+    )
 
 
 def other_taints(node: V1Node, key: str) -> list[V1Taint]:

@@ -97,7 +97,7 @@ def test_pod_gets_ready_when_its_probe_passes(namespace: Namespace) -> None:
 
 
 def test_readiness_gate_holds_the_pod_back_until_its_condition_is_true(core: CoreV1Api, namespace: Namespace) -> None:
-    found = namespace.wait_for("gated", "its containers ready", lambda found: is_true(found, "ContainersReady"))
+    found = namespace.wait_for("gated", "the containers are ready", lambda found: is_true(found, "ContainersReady"))
     ready = conditions(found)["Ready"]
     assert ready.reason == "ReadinessGatesNotReady"
     assert ready.message == f'corresponding condition of pod readiness gate "{GATE}" does not exist.'

@@ -267,7 +267,9 @@ def test_liveness_fails_by_each_action(pods: Pods, action: str) -> None:
     message = f"(Container {action} failed liveness probe|Stopping container {action})"
     killing = pods.wait_for_event("fails-liveness", "Killing", message, field)
     assert killing.type == "Normal"
-    found = pods.wait_for("fails-liveness", f"{action} ended", lambda found: terminated(found, action) is not None)
+    found = pods.wait_for(
+        "fails-liveness", f"container {action} has ended", lambda found: terminated(found, action) is not None
+    )
     state = terminated(found, action)
     assert state is not None and (state.exit_code, state.reason) == (0, "Completed")
 
@@ -277,7 +279,7 @@ def test_readiness_fails_by_each_action(pods: Pods, action: str) -> None:
     message = f"Readiness probe failed: {FAILURES[action]}"
     pods.wait_for_event("fails-readiness", "Unhealthy", message, f"spec.containers{{{action}}}")
     # The container's status may arrive after the event.
-    found = pods.wait_for("fails-readiness", f"{action} started", lambda found: is_started(found, action))
+    found = pods.wait_for("fails-readiness", f"container {action} has started", lambda found: is_started(found, action))
     assert not any(status.ready for status in statuses(pods, "fails-readiness", action))
     status = container(found, action)
     assert status is not None and status.state.running is not None
@@ -287,7 +289,7 @@ def test_readiness_fails_by_each_action(pods: Pods, action: str) -> None:
 def test_startup_fails_by_each_action(pods: Pods, action: str) -> None:
     field = f"spec.containers{{{action}}}"
     pods.wait_for_event("fails-startup", "Unhealthy", f"Startup probe failed: {FAILURES[action]}", field)
-    pods.wait_for("fails-startup", f"{action} ended", lambda found: terminated(found, action) is not None)
+    pods.wait_for("fails-startup", f"container {action} has ended", lambda found: terminated(found, action) is not None)
     message = f"(Container {action} failed startup probe|Stopping container {action})"
     pods.wait_for_event("fails-startup", "Killing", message, field)
     assert not any(status.started for status in statuses(pods, "fails-startup", action))
@@ -305,7 +307,7 @@ def test_https_certificate_is_not_verified(pods: Pods) -> None:
     request = asked(pods, "details", "/ok/secure")[0]
 
     assert request.json["scheme"] == "https"
-    pods.wait_for("details", "https ready", lambda found: is_ready(found, "https"))
+    pods.wait_for("details", "container https is ready", lambda found: is_ready(found, "https"))
 
 
 def is_started(found: V1Pod, name: str) -> bool:
@@ -403,7 +405,7 @@ def test_ready_by_as_many_successes_as_asked_for(pods: Pods) -> None:
 
 def first_ready(pods: Pods, name: str, main: str) -> float:
     """Return the time at which the API server first received that the container is ready."""
-    pods.wait_for_seen(name, f"{main} ready", lambda found: is_ready(found, main))
+    pods.wait_for_seen(name, f"container {main} is ready", lambda found: is_ready(found, main))
     return next(each.at for each in pods.history(name) if is_ready(each.object, main))
 
 
@@ -431,7 +433,7 @@ def test_nothing_else_is_probed_before_the_start(pods: Pods) -> None:
     assert started[2].at <= live[0].at
     assert started[2].at <= ready[0].at
     assert len(asked(pods, "timing", "/from/3/started")) == 3, "the startup probe ran again after its success"
-    pods.wait_for("timing", "gated ready", lambda found: is_ready(found, "gated"))
+    pods.wait_for("timing", "container gated is ready", lambda found: is_ready(found, "gated"))
 
 
 # --- Liveness ---------------------------------------------------------------------------------------
@@ -479,7 +481,7 @@ def test_no_probe_between_the_failure_and_the_restart(story: dict[str, list[floa
 
 def test_sidecar_is_probed(pods: Pods) -> None:
     assert asked(pods, "timing", "/ok/beside")
-    pods.wait_for("timing", "beside ready", lambda found: is_ready(found, "beside"))
+    pods.wait_for("timing", "container beside is ready", lambda found: is_ready(found, "beside"))
 
 
 def test_plain_init_container_has_no_probes(namespace: Namespace) -> None:

@@ -161,7 +161,7 @@ def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
 
         critical = sleeper(image=f"{gate.host}/critical:1.0")
         namespace.create(pod("critical", critical, priorityClassName="system-cluster-critical"))
-        wait_for("its event", lambda: messages(namespace, "critical", "Pulling"), TIMEOUT)
+        wait_for("the event of the pull", lambda: messages(namespace, "critical", "Pulling"), TIMEOUT)
         gate.let_through(first[0])
         wait_for("the next pull", lambda: {*gate.held()} - {*first}, TIMEOUT, gate.held)
 

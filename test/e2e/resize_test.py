@@ -338,7 +338,9 @@ def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) 
 
     wider = {"requests": {"cpu": "150m"}, "limits": {"cpu": "300m", "memory": "90Mi"}}
     resizer.namespace.core.patch_namespaced_pod_resize("whole", resizer.namespace.name, {"spec": {"resources": wider}})
-    wait_for("the pod has more", lambda: pod_cgroup(local, uid) == expected(150, 300, 90 * MI), TIMEOUT)
+    wait_for(
+        "the pod's cgroup has the larger limit", lambda: pod_cgroup(local, uid) == expected(150, 300, 90 * MI), TIMEOUT
+    )
 
     def shown(found: V1Pod) -> bool:
         return found.status.resources is not None and alike(found.status.resources, found.spec.resources)

@@ -62,7 +62,7 @@ class Ends:
     def when(self, name: str, container: str, text: str) -> float:
         """Return the time at which a container first logged the text."""
         found = self.logs[name, container].when(text)
-        assert found, f"{name}/{container} never said {text}: {self.logs[name, container].raw()}"
+        assert found, f"{name}/{container} never logged {text}: {self.logs[name, container].raw()}"
         return found[0]
 
     def last(self, name: str, container: str) -> float:
@@ -212,4 +212,6 @@ def test_static_pod_without_manifest_ends_with_the_next_kubelet(stories: Stories
     ends = stories.by_way["static"]
     assert ends.last("stubborn-killed", "main") < stories.restarted + GRACE + LATE
     names = [ends.pods.full_name(name) for name in ("ordered-killed", "stubborn-killed")]
-    wait_for("their containers ended", lambda: not any(map(local.cri.running_containers, names)), 60)
+    wait_for(
+        "the containers of the static pods have ended", lambda: not any(map(local.cri.running_containers, names)), 60
+    )

@@ -181,7 +181,7 @@ def test_pods_together_get_what_is_not_reserved(kubelet: KubeletProcess, top: Cg
 
 
 def test_kubelet_moves_to_a_cgroup_of_its_own(kubelet: KubeletProcess, top: Cgroup) -> None:
-    wait_for("the kubelet has moved", lambda: cgroup_of(kubelet.pid).path == f"{top.path}/own", 60)
+    wait_for("the kubelet has moved to its cgroup", lambda: cgroup_of(kubelet.pid).path == f"{top.path}/own", 60)
     assert Path(f"/proc/{kubelet.pid}/oom_score_adj").read_text() in ("-999\n", "0\n"), (
         "the kubelet has lowered its score wrongly"
     )
@@ -237,7 +237,7 @@ def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
         kubelet.start()
         wait_for("the process in the leftover cgroup was killed", lambda: process.poll() is not None, 60)
         assert process.returncode == -signal.SIGKILL
-        wait_for("its cgroup is gone", lambda: not left.exists(), 60)
+        wait_for("the leftover cgroup is gone", lambda: not left.exists(), 60)
         taken_away = before.pop("tiny")
         wait_for("the removed pod's cgroup is gone", lambda: not taken_away.exists(), 60)
     finally:
@@ -246,7 +246,7 @@ def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
 
     kubelet.wait_for_running(*before)
     for name, cgroup in before.items():
-        assert cgroup.identity() == identities[name], f"{name}: its cgroup was made again"
+        assert cgroup.identity() == identities[name], f"the cgroup of {name} was created again"
         assert cgroup.problems(FIGURES[name][1]) == []
         assert kubelet.pods()[name].container_id(next(iter(FIGURES[name][2]))) == ids[name], f"{name} was restarted"
 
@@ -268,4 +268,4 @@ def test_shares_of_the_class_follow_the_pods(kubelet: KubeletProcess, cri: CRICl
 
     wait_for("the pod's cgroup is gone", lambda: not cgroup.exists(), 60)
     less = expected(BURSTABLE_REQUESTS - 100)
-    wait_for("its class has fewer shares", lambda: (top / "kubepods/burstable").problems(less) == [], 90)
+    wait_for("the QoS class has fewer shares", lambda: (top / "kubepods/burstable").problems(less) == [], 90)

@@ -40,7 +40,7 @@ def test_no_pod_is_lost(new_kubelet: Callable[..., KubeletProcess], containerd: 
 
     kubelet.wait_for_running(*stay, "added-meanwhile")
     wait_for(
-        "the removed pod's container ended",
+        "the end of the removed pod's container",
         lambda: not cri.running_containers(kubelet.full_name("removed-meanwhile")),
         timeout=180,
         describe=kubelet.end_of_log,

@@ -110,7 +110,7 @@ def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node)
     assert node.allowed("later") == RESERVED, "the shared CPUs are not those before the restart"
 
     kubelet.remove("alone")
-    kubelet.wait_for("alone gone", lambda pods: "alone" not in pods)
+    kubelet.wait_for("pod alone is gone", lambda pods: "alone" not in pods)
     node.wait_for_allowed("later", CPUS)
     node.wait_for_allowed("shares", CPUS)
     assert "entries" not in node.state()
@@ -130,7 +130,7 @@ def test_who_asks_for_more_than_there_are_is_rejected(node: Node) -> None:
     assert node.allowed("all") == ASSIGNABLE
     node.kubelet.remove("one-too-many")
     node.kubelet.remove("all")
-    node.kubelet.wait_for("both gone", lambda pods: set(pods) == {"shares"})
+    node.kubelet.wait_for("both pods are gone", lambda pods: set(pods) == {"shares"})
 
 
 def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: Callable[..., KubeletProcess]) -> None:

@@ -30,7 +30,7 @@ def test_thirty_pods_come_and_go_without_a_trace(new_kubelet: Callable[..., Kube
     for name in names:
         kubelet.remove(name)
 
-    kubelet.wait_for("no pod left", lambda pods: not pods)
+    kubelet.wait_for("no pod is left", lambda pods: not pods)
     suffix = f"-{kubelet.node}"
 
     def left_in_runtime() -> list[str]:
@@ -38,6 +38,8 @@ def test_thirty_pods_come_and_go_without_a_trace(new_kubelet: Callable[..., Kube
         containers = [each.labels.get("io.kubernetes.pod.name", "") for each in cri.containers()]
         return [name for name in sandboxes + containers if name.endswith(suffix)]
 
-    wait_for("no directory left", lambda: not kubelet.pod_directories(), 180, kubelet.pod_directories)
-    wait_for("nothing left in the runtime", lambda: not left_in_runtime(), COLLECTED, left_in_runtime)
-    wait_for("no logs left", lambda: not kubelet.pod_logs(), COLLECTED, kubelet.pod_logs)
+    wait_for("no pod directory is left", lambda: not kubelet.pod_directories(), 180, kubelet.pod_directories)
+    wait_for(
+        "no sandbox or container is left in the runtime", lambda: not left_in_runtime(), COLLECTED, left_in_runtime
+    )
+    wait_for("no logs are left", lambda: not kubelet.pod_logs(), COLLECTED, kubelet.pod_logs)

@@ -26,7 +26,7 @@ def plugin(kubelet: KubeletProcess, tmp_path_factory: pytest.TempPathFactory) ->
     plugin = DevicePlugin(tmp_path_factory.mktemp("plugin"), RESOURCE, kubelet.root_dir)
     plugin.offer(**{"dev-0": True, "dev-1": True})
     with plugin:
-        kubelet.wait_for_condition("two devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
+        kubelet.wait_for_condition("two allocatable devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
         yield plugin
 
 
@@ -127,7 +127,7 @@ def test_plugin_that_takes_its_time(kubelet: KubeletProcess, plugin: DevicePlugi
     assert plugin.calls("Allocate")[-1] == "dev-1"
     for name in ("slow", "quick"):
         kubelet.remove(name)
-    kubelet.wait_for("they are gone", lambda pods: set(pods) == {user})
+    kubelet.wait_for("the pods are gone", lambda pods: set(pods) == {user})
 
 
 def test_health(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
@@ -147,7 +147,7 @@ def test_health(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> Non
 def test_plugin_goes_and_comes_back(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
     (before,) = kubelet.wait_for_running(user)
     plugin.kill()
-    kubelet.wait_for_condition("no devices", lambda: not allocatable(kubelet))
+    kubelet.wait_for_condition("no allocatable devices", lambda: not allocatable(kubelet))
     kubelet.write(user_of("patient", 1))
     kubelet.wait_for_pod("patient", is_waiting)
     kubelet.wait_for_log(f"waits for the device plugin of {RESOURCE}")
@@ -157,7 +157,7 @@ def test_plugin_goes_and_comes_back(kubelet: KubeletProcess, plugin: DevicePlugi
     (after,) = kubelet.wait_for_running(user)
     assert after.container_id() == before.container_id()
     kubelet.remove("patient")
-    kubelet.wait_for("it is gone", lambda pods: "patient" not in pods)
+    kubelet.wait_for("the pod is gone", lambda pods: "patient" not in pods)
 
 
 @pytest.mark.parametrize("plugin_runs", [True, False])
@@ -170,10 +170,10 @@ def test_kubelet_is_restarted(plugin_runs: bool, kubelet: KubeletProcess, plugin
     kubelet.start()
     (after,) = kubelet.wait_for_running(user)
     assert after.container_id() == before.container_id()
-    kubelet.wait_for_condition("its device", lambda: given(kubelet, user) == ["dev-0"])
+    kubelet.wait_for_condition("the pod's device", lambda: given(kubelet, user) == ["dev-0"])
     if not plugin_runs:
         plugin.start()
-    kubelet.wait_for_condition("two devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
+    kubelet.wait_for_condition("two allocatable devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
 
 
 def test_node_is_restarted(kubelet: KubeletProcess, plugin: DevicePlugin, user: str, cri: CRIClient) -> None:
@@ -201,6 +201,6 @@ def test_checkpoint_that_is_damaged(kubelet: KubeletProcess, plugin: DevicePlugi
     kubelet.kill()
     checkpoint.write_text(checkpoint.read_text()[:-20])
     kubelet.start()
-    kubelet.wait_for_condition("two devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
+    kubelet.wait_for_condition("two allocatable devices", lambda: allocatable(kubelet) == {"dev-0", "dev-1"})
     assert kubelet.logged("Continue after failing to read checkpoint file", str(checkpoint))
     kubelet.wait_for_running(user)

@@ -33,7 +33,7 @@ def test_dead_container_is_restarted_before_any_relist_could_see_it(
     second = kubelet.wait_for_pod("killed", lambda found: found.running and found.restarts() == 1, timeout=TOLD)
     assert second.state(which="lastState")["exitCode"] == 128 + signal.SIGKILL
     kubelet.remove("killed")
-    kubelet.wait_for("the pod gone from /pods", lambda pods: not pods, timeout=TOLD)
+    kubelet.wait_for("the pod is gone from /pods", lambda pods: not pods, timeout=TOLD)
 
     log = kubelet.log.read_text()
     if cri.has_events():

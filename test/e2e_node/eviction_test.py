@@ -389,8 +389,8 @@ def start_apart(apart: Pressed) -> None:
     }
     for name, script in scripts.items():
         limit = f"{64 + 3 * tenth}Mi" if name == "takes-memory" else ""
-        # Processes use memory, too. Because of its large request, `forks` does not exceed its request by the most
-        # memory.
+        # Processes use memory, too. With this large request, `forks` is not the pod that exceeds its memory request the
+        # most.
         memory = {"takes-memory": "1Mi", "forks": "1Gi"}.get(name, "")
         apart.node.create(made(name, script, memory=memory, limit=limit, grace=30))
 
@@ -517,7 +517,7 @@ def test_disk_is_cleared_before_anybody_goes(nodes: dict[str, Pressed]) -> None:
     ended = disk.node.wait_for_log("able to reduce resource pressure without evicting pods")
     assert len(ended) == 1
     names = {each.labels["io.kubernetes.pod.name"] for each in disk.cri.containers()}
-    assert names == {"writes", "pauses-on-disk"}, "dead containers are left, maybe of pods that still exist"
+    assert names == {"writes", "pauses-on-disk"}, "dead containers are left, perhaps those of pods that still exist"
     assert disk.images() == {BUSYBOX, PAUSE}, "unused images are left"
     first, second = (disk.node.logged(f"Attempting to delete unused {what}") for what in ("containers", "images"))
     log = disk.node.log.read_text()

@@ -154,7 +154,9 @@ def test_cause_is_named(kubelet: KubeletProcess, manifest: Manifest, cause: str,
 
 
 def test_command(kubelet: KubeletProcess) -> None:
-    kubelet.wait_for("the crash", lambda _: (kubelet.explained("crashes") or {}).get("cause") == "CrashLoop")
+    kubelet.wait_for(
+        "the crash of the container", lambda _: (kubelet.explained("crashes") or {}).get("cause") == "CrashLoop"
+    )
 
     done = kubelet.explain_command("pod", f"default/{kubelet.full_name('crashes')}")
 

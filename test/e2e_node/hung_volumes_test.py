@@ -136,7 +136,7 @@ def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
     assert kubelet.get("/metrics") and kubelet.pods()[name].running
     assert f'"{kubelet.full_name(name)}"' in kubelet.get("/stats/summary")
     kubelet.remove(name)
-    kubelet.wait_for(f"{name} gone", lambda pods: name not in pods, SOON)
+    kubelet.wait_for(f"pod {name} is gone", lambda pods: name not in pods, SOON)
 
 
 def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
@@ -152,9 +152,9 @@ def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
 def gone(kubelet: KubeletProcess, name: str, uid: str) -> None:
     """Remove the pod, and wait until nothing of the pod is left."""
     kubelet.remove(name)
-    kubelet.wait_for("the pod gone", lambda pods: name not in pods, 2 * SOON)
+    kubelet.wait_for("the pod is gone", lambda pods: name not in pods, 2 * SOON)
     wait_for(
-        "its directory gone",
+        "the pod's directory is gone",
         lambda: uid not in kubelet.pod_directories(),
         timeout=2 * SOON,
         describe=kubelet.end_of_log,

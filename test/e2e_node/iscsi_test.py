@@ -112,9 +112,9 @@ def seen(kubelet: KubeletProcess, cri: CRIClient, name: str, command: str) -> st
 
 
 def wait_until_gone(kubelet: KubeletProcess, name: str) -> None:
-    kubelet.wait_for("the pod gone", lambda pods: name not in pods)
-    wait_for("the log-out", lambda: not DISK.exists(), SOON, kubelet.end_of_log)
-    wait_for("no directory", lambda: not kubelet.pod_directories(), SOON, kubelet.end_of_log)
+    kubelet.wait_for("the pod is gone", lambda pods: name not in pods)
+    wait_for("the kubelet has logged out of the target", lambda: not DISK.exists(), SOON, kubelet.end_of_log)
+    wait_for("no pod directory is left", lambda: not kubelet.pod_directories(), SOON, kubelet.end_of_log)
     assert f"{IQN}-lun-0" not in Path("/proc/self/mountinfo").read_text()
 
 
@@ -126,7 +126,9 @@ def test_disk_is_mounted_and_logged_out_of(kubelet: KubeletProcess, cri: CRIClie
     wait_until_gone(kubelet, "first")
     # The kubelet deletes the record of the target after the log-out.
     forget = f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default"
-    wait_for("the target forgotten", lambda: lines_of(folder / "log")[-1] == forget, SOON, kubelet.end_of_log)
+    wait_for(
+        "the record of the target is deleted", lambda: lines_of(folder / "log")[-1] == forget, SOON, kubelet.end_of_log
+    )
     assert f"-m node -p 127.0.0.1:3260 -T {IQN} -I default --login" in lines_of(folder / "log")
 
 

@@ -62,12 +62,12 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: KubeletProcess, cri: 
 
     kubelet.wait_for_running("added-meanwhile", "stays")
     wait_for(
-        "the removed pod's container ended",
+        "the removed pod's container has ended",
         lambda: not cri.running_containers(removed.name),
         timeout=180,
         describe=kubelet.end_of_log,
     )
-    wait_for("its directory gone", lambda: removed.uid not in kubelet.pod_directories(), timeout=180)
+    wait_for("the removed pod's directory is gone", lambda: removed.uid not in kubelet.pod_directories(), timeout=180)
     after = kubelet.pods()
     assert set(after) == {"stays", "added-meanwhile"}
     assert after["stays"].uid == stays.uid

@@ -62,8 +62,8 @@ def page(kubelet: KubeletProcess, driver: Chrome) -> LiveView:
 
 def test_page_shows_the_node(page: LiveView, kubelet: KubeletProcess) -> None:
     assert page.text("h1") == f"kubelet on {NODE}"
-    page.wait("that the node is well", lambda: page.text("#sentence").startswith("The node is healthy"))
-    page.wait("its sources", lambda: "file" in page.text("#machine"))
+    page.wait("the node is healthy", lambda: page.text("#sentence").startswith("The node is healthy"))
+    page.wait("the node's sources", lambda: "file" in page.text("#machine"))
     page.wait("the events of the sync loop", lambda: "last event" in page.text("#machine"))
     page.wait("calls", lambda: "list_containers" in page.text("#calls"))
     page.wait("relists", lambda: "median" in page.text("#plegtext"))
@@ -77,11 +77,11 @@ def test_manifest_that_cannot_be_used_is_told_while_it_is_there(page: LiveView, 
     bad = kubelet.manifests / "bad.yaml"
     bad.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: c}]}\n")
     fault = f"manifest: {bad}: invalid pod: spec.containers[0].image: Required value"
-    page.wait("the error of the manifest", lambda: page.text("#problems") == fault)
+    page.wait("the manifest's error", lambda: page.text("#problems") == fault)
     assert page.text("#sentence").endswith("; at least one manifest has a problem.")
     assert f"    {fault}\n" in kubelet.explain_command("node").stdout
     bad.unlink()
-    page.wait("no error", lambda: page.text("#problems") == "")
+    page.wait("no error of a manifest", lambda: page.text("#problems") == "")
 
 
 def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: KubeletProcess, tmp_path: Path) -> None:
@@ -90,13 +90,15 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
     evidence = tmp_path / "payments"
 
     kubelet.write(with_evidence(pod("payments", shell(PAYMENTS, "payments")), evidence))
-    page.wait(f"{name} is there", lambda: bool(page.state(name)))
+    page.wait(f"the card of pod {name}", lambda: bool(page.state(name)))
 
     page.wait_for_state(name, "stuck")
     page.wait("the cause", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
-    page.wait("its last log line", lambda: 'its last output was "cannot reach database db:5432"' in page.sentence(name))
+    page.wait(
+        "the container's last log line", lambda: 'its last output was "cannot reach database db:5432"' in page.sentence(name)
+    )
     page.click(name)
-    page.wait("its evidence", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))
+    page.wait("the evidence of the cause", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))
     story = page.story(name)
     for stage in ("seen", "admitted", "volumes", "sandbox", "create", "start", "running"):
         assert stage in story
@@ -105,12 +107,12 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
 
     (evidence / "database").touch()
     page.wait_for_state(name, "ready")
-    page.wait("that it was restarted", lambda: "has been restarted" in page.sentence(name))
+    page.wait("the restart of the container", lambda: "has been restarted" in page.sentence(name))
 
     kubelet.remove("payments")
     page.wait_for_state(name, "stopping", "gone")
     page.wait_for_state(name, "gone")
-    page.wait("why it stopped", lambda: "removed" in page.story(name))
+    page.wait("the reason why the container stopped", lambda: "removed" in page.story(name))
 
 
 def take_pictures(page: LiveView, kubelet: KubeletProcess) -> None:
@@ -151,7 +153,10 @@ def test_browser_has_nothing_to_complain_of(page: LiveView) -> None:
 
 def test_kubelet_that_is_gone_and_comes_back(page: LiveView, kubelet: KubeletProcess) -> None:
     kubelet.stop()
-    page.wait("that the kubelet does not answer", lambda: "The kubelet has not responded since" in page.text("#lost"))
+    page.wait(
+        "the message that the kubelet does not respond",
+        lambda: "The kubelet has not responded since" in page.text("#lost"),
+    )
     kubelet.start()
-    page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"))
+    page.wait("the message is gone", lambda: page.text("#live") == "live" and not page.text("#lost"))
     page.wait_for_state(kubelet.full_name("shop-cart"), "ready")

@@ -50,5 +50,5 @@ def refused(kubelet: KubeletProcess, name: str, volume: Manifest, why: str) -> N
     )
     found = kubelet.wait_for_pod(name, lambda found: found.state().get("reason") == "ContainerCreating")
     kubelet.remove(name)
-    kubelet.wait_for("the pod gone", lambda pods: name not in pods)
-    wait_for("its directory gone", lambda: found.uid not in kubelet.pod_directories(), 180, kubelet.end_of_log)
+    kubelet.wait_for("the pod is gone", lambda pods: name not in pods)
+    wait_for("the pod's directory is gone", lambda: found.uid not in kubelet.pod_directories(), 180, kubelet.end_of_log)

@@ -18,7 +18,7 @@ def test_plugin_is_told_what_became_of_it(new_kubelet: Callable[..., KubeletProc
     kubelet = new_kubelet("plugins")
     kubelet.start()
     registry = kubelet.root_dir / "plugins_registry"
-    wait_for("the directory of sockets", registry.is_dir, timeout=60, describe=kubelet.end_of_log)
+    wait_for("the directory of plugin sockets", registry.is_dir, timeout=60, describe=kubelet.end_of_log)
     plugin = ExamplePlugin("example.com/gpu", registry / "gpu-reg.sock", "FutureKindOfPlugin")
     plugin.serve()
     try:
@@ -36,7 +36,7 @@ def test_plugin_is_told_what_became_of_it(new_kubelet: Callable[..., KubeletProc
     finally:
         plugin.stop()
     wait_for(
-        "the plugin forgotten",
+        "the kubelet has forgotten the plugin",
         lambda: "plugin_manager_total_plugins{" not in kubelet.get("/metrics"),
         timeout=60,
         describe=kubelet.end_of_log,

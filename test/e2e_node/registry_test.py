@@ -257,7 +257,7 @@ def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry, g
         return [line for line in lines if "/many/" in line and f"maxParallelImagePulls={CAP}" in line]
 
     wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, TIMEOUT, gate.held)
-    wait_for("the others wait", lambda: len(waiting()) == MANY - CAP, TIMEOUT)
+    wait_for("the other pulls wait", lambda: len(waiting()) == MANY - CAP, TIMEOUT)
     assert len(gate.held()) == CAP
 
     done: set[str] = set()
@@ -265,6 +265,6 @@ def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry, g
         repository = wait_for("the next pull", gate.held, TIMEOUT)[0]
         gate.let_through(repository)
         done.add(repository)
-        wait_for("it is let through", functools.partial(_gone, gate, repository), TIMEOUT)
+        wait_for("the gate lets the pull through", functools.partial(_gone, gate, repository), TIMEOUT)
     kubelet.wait_for_running(*(f"many-{number}" for number in range(MANY)))
     assert gate.most_held == CAP

@@ -40,9 +40,9 @@ def test_file_and_url_at_once_and_one_going_away(
     assert set(kubelet.pods()) == {"from-file", "from-url", "also-from-url"}
 
     server.status, server.body = 200, pod_list()
-    kubelet.wait_for("the pods of the URL gone", lambda pods: set(pods) == {"from-file"})
+    kubelet.wait_for("the pods of the URL are gone", lambda pods: set(pods) == {"from-file"})
     wait_for(
-        "their containers ended",
+        "the containers of the URL's pods have ended",
         lambda: not cri.running_containers(from_url.name),
         timeout=180,
         describe=kubelet.end_of_log,
@@ -52,5 +52,5 @@ def test_file_and_url_at_once_and_one_going_away(
 
     server.body = pod_list(pod("from-url", sleeper()))
     kubelet.remove("from-file")
-    kubelet.wait_for("the pod of the file gone", lambda pods: set(pods) == {"from-url"})
+    kubelet.wait_for("the pod of the file is gone", lambda pods: set(pods) == {"from-url"})
     kubelet.wait_for_running("from-url")

@@ -98,7 +98,7 @@ def test_example(kubelet: KubeletProcess, cri: CRIClient) -> None:
     assert (data / "starts").read_text() == "hello change-me\n"
     assert (data / "starts").stat().st_uid == 1000
     drop(kubelet, "example")
-    kubelet.wait_for("the pod gone", lambda pods: "site" not in pods)
+    kubelet.wait_for("the pod is gone", lambda pods: "site" not in pods)
     assert (data / "starts").exists()
 
 
@@ -111,13 +111,13 @@ def test_example_of_volumes(kubelet: KubeletProcess, cri: CRIClient) -> None:
     assert run("cat /about/labels /about/memory") == 'app="volumes"32'
     assert run("stat -fc %T /scratch; cat /settings.ini") == "tmpfs\n[main]\nanswer = 42\n"
     starts = kubelet.root_dir / f"standalone-volumes/default/volumes-diary/{kubelet.full_name('volumes')}/starts"
-    wait_for("its diary", lambda: lines_of(starts), SOON)
+    wait_for("the pod's diary", lambda: lines_of(starts), SOON)
     assert f"started on {Path('/etc/hostname').read_text().strip()}" in starts.read_text()
     manifest.write_text(example.replace("greeting: hello", "greeting: good day").replace("answer = 42", "answer = 43"))
     wait_for("the new greeting", lambda: run("cat /config/words/greeting") == "good day", SOON, kubelet.end_of_log)
     assert run("cat /settings.ini") == "[main]\nanswer = 42\n"
     drop(kubelet, "volumes")
-    kubelet.wait_for("the pod gone", lambda pods: "volumes" not in pods)
+    kubelet.wait_for("the pod is gone", lambda pods: "volumes" not in pods)
 
 
 def test_files_follow_and_variables_stay(kubelet: KubeletProcess, cri: CRIClient) -> None:

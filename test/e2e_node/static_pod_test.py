@@ -113,14 +113,14 @@ def test_edited_manifest_replaces_pod_and_old_one_goes_first(kubelet: KubeletPro
     """
     kubelet.write(with_evidence(pod("edited", shell(story.format(version=1)), grace=20), folder))
     old = kubelet.wait_for_pod("edited", lambda found: found.running)
-    wait_for("the old process at work", lambda: "start 1" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the old process is running", lambda: "start 1" in lines_of(folder / "story"), timeout=TIMEOUT)
 
     kubelet.write(with_evidence(pod("edited", shell(story.format(version=2)), grace=20), folder))
 
     new = kubelet.wait_for_pod("edited", lambda found: found.running and found.uid != old.uid)
     assert new.name == old.name
     assert new.container_id() != old.container_id()
-    wait_for("the new process at work", lambda: "start 2" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the new process is running", lambda: "start 2" in lines_of(folder / "story"), timeout=TIMEOUT)
     assert lines_of(folder / "story") == ["start 1", "end 1", "start 2"]
 
 
@@ -133,25 +133,25 @@ def test_removed_manifest_ends_pod_within_its_grace(kubelet: KubeletProcess, cri
     """
     kubelet.write(with_evidence(pod("removed", shell(stubborn), grace=6), folder))
     gone = kubelet.wait_for_pod("removed", lambda found: found.running)
-    wait_for("the process at work", lambda: "tick" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the process is running", lambda: "tick" in lines_of(folder / "story"), timeout=TIMEOUT)
     process = os.pidfd_open(cri.container_pid(gone.container_id()))
     begun = time.monotonic()
 
     kubelet.remove("removed")
 
-    wait_for("SIGTERM seen by the process", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the process has got SIGTERM", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=TIMEOUT)
     assert select.select([process], [], [], TIMEOUT)[0], "the process still runs"
     os.close(process)
     assert time.monotonic() - begun >= 6
     story = lines_of(folder / "story")
     assert len(story) - story.index("SIGTERM") > 5, "the process did not get its grace period"
-    kubelet.wait_for("the pod gone from /pods", lambda pods: "removed" not in pods)
-    wait_for("its directory gone", lambda: gone.uid not in kubelet.pod_directories(), timeout=TIMEOUT)
-    wait_for("its containers gone", lambda: not cri.containers(gone.name), timeout=COLLECTED)
-    wait_for("its sandbox gone", lambda: not cri.sandboxes(gone.name), timeout=COLLECTED)
-    wait_for("its logs gone", lambda: not kubelet.pod_logs("removed"), timeout=COLLECTED)
+    kubelet.wait_for("the pod is gone from /pods", lambda pods: "removed" not in pods)
+    wait_for("the pod's directory is gone", lambda: gone.uid not in kubelet.pod_directories(), timeout=TIMEOUT)
+    wait_for("the pod's containers are gone", lambda: not cri.containers(gone.name), timeout=COLLECTED)
+    wait_for("the pod's sandbox is gone", lambda: not cri.sandboxes(gone.name), timeout=COLLECTED)
+    wait_for("the pod's logs are gone", lambda: not kubelet.pod_logs("removed"), timeout=COLLECTED)
     links = Path("/var/log/containers")
-    wait_for("no link to its logs", lambda: not list(links.glob(f"{gone.name}_*")), timeout=COLLECTED)
+    wait_for("no link to the pod's logs is left", lambda: not list(links.glob(f"{gone.name}_*")), timeout=COLLECTED)
 
 
 def test_pod_put_back_while_terminating_comes_up_after(kubelet: KubeletProcess, cri: CRIClient, evidence: Path) -> None:
@@ -164,17 +164,17 @@ def test_pod_put_back_while_terminating_comes_up_after(kubelet: KubeletProcess, 
     manifest = with_evidence(pod("put-back", shell(slow), grace=30), folder)
     kubelet.write(manifest)
     first = kubelet.wait_for_pod("put-back", lambda found: found.running)
-    wait_for("the process at work", lambda: "start" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the process is running", lambda: "start" in lines_of(folder / "story"), timeout=TIMEOUT)
 
     kubelet.remove("put-back")
-    wait_for("SIGTERM seen by the process", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=TIMEOUT)
+    wait_for("the process has got SIGTERM", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=TIMEOUT)
     kubelet.write(manifest)
 
     second = kubelet.wait_for_pod(
         "put-back", lambda found: found.running and found.container_id() != first.container_id(), timeout=60
     )
     assert second.uid == first.uid
-    wait_for("the process at work again", lambda: len(lines_of(folder / "story")) >= 4, timeout=TIMEOUT)
+    wait_for("the process is running again", lambda: len(lines_of(folder / "story")) >= 4, timeout=TIMEOUT)
     assert lines_of(folder / "story") == ["start", "SIGTERM", "end", "start"]
     assert [found.id for found in cri.running_containers(first.name)] == [second.container_id()]
 
@@ -182,7 +182,7 @@ def test_pod_put_back_while_terminating_comes_up_after(kubelet: KubeletProcess, 
 def test_init_containers_run_in_order_and_a_failing_one_again(kubelet: KubeletProcess, evidence: Path) -> None:
     running = kubelet.wait_for_pod("init", lambda found: found.running, timeout=TIMEOUT)
 
-    wait_for("the main process at work", lambda: "main" in lines_of(evidence / "init" / "order"), timeout=TIMEOUT)
+    wait_for("the main process is running", lambda: "main" in lines_of(evidence / "init" / "order"), timeout=TIMEOUT)
     assert lines_of(evidence / "init" / "order") == ["first", "second", "second", "main"]
     assert running.restarts("first", "initContainerStatuses") == 0
     assert running.restarts("second", "initContainerStatuses") == 1

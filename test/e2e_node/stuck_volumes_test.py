@@ -52,7 +52,9 @@ def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
     kubelet.remove("busy")
 
     said = f"{directory / VOLUME} is held by sleep (pid {holder.pid}, current directory {directory / VOLUME})"
-    wait_for("the event that names the holder", lambda: events(kubelet, "FailedUnmount", said), TIMEOUT)
+    wait_for(
+        "the event that names the process that uses the volume", lambda: events(kubelet, "FailedUnmount", said), TIMEOUT
+    )
     wait_for(
         "long pauses between attempts",
         lambda: "durationBeforeRetry 32s" in kubelet.log.read_text(),
@@ -63,8 +65,8 @@ def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
 
     holder.kill()
     holder.wait()
-    wait_for("the end of the mount", lambda: not mounted_below(directory), AT_ONCE)
-    wait_for("the end of the pod's directory", lambda: not directory.exists(), TIMEOUT)
+    wait_for("the volume is unmounted", lambda: not mounted_below(directory), AT_ONCE)
+    wait_for("the pod's directory is gone", lambda: not directory.exists(), TIMEOUT)
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
     kubelet.wait_for_running("beside")
     wait_for("the event of the orphan with data", lambda: told(kubelet, orphans["data"]), TIMEOUT)
     wait_for("the event of the orphan with a mount", lambda: told(kubelet, orphans["mounted"]), TIMEOUT)
-    wait_for("the end of the empty orphan", lambda: not orphans["leftover"].exists(), TIMEOUT)
+    wait_for("the empty orphan is gone", lambda: not orphans["leftover"].exists(), TIMEOUT)
 
     code, results = run_orphans(kubelet, "--remove")
     mount = orphans["mounted"] / "volumes/example.com~gone/v"
@@ -117,7 +119,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
     subprocess.run(["umount", mount], check=True)
     mount.rmdir()
-    wait_for("the end of the orphan", lambda: not orphans["mounted"].exists(), TIMEOUT)
+    wait_for("the orphan is gone", lambda: not orphans["mounted"].exists(), TIMEOUT)
     assert [len(told(kubelet, orphans[name])) for name in ("data", "mounted")] == [1, 1]
     kubelet.remove("beside")
 

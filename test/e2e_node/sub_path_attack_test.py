@@ -44,5 +44,5 @@ def test_race_for_a_sub_path(new_kubelet: Callable[..., KubeletProcess], tmp_pat
     seen = {line for path in (tmp_path / "evidence").glob("*-seen") for line in lines_of(path)}
     assert seen <= {"of-the-volume"}
     kubelet.remove("race")
-    kubelet.wait_for("the pod gone", lambda pods: "race" not in pods)
-    wait_for("its directory gone", lambda: not kubelet.pod_directories(), 180, kubelet.end_of_log)
+    kubelet.wait_for("the pod is gone", lambda pods: "race" not in pods)
+    wait_for("the pod's directory is gone", lambda: not kubelet.pod_directories(), 180, kubelet.end_of_log)

@@ -56,7 +56,7 @@ class LiveView:
         self.driver = driver
         self._url = url
         driver.get(url)
-        self.wait("the page shows something", self._is_shown)
+        self.wait("the page has content", self._is_shown)
 
     def _is_shown(self) -> bool:
         # Chromium stops loading a page when a network interface appears or disappears, as the pods of other tests

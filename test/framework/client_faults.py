@@ -625,7 +625,7 @@ class Round:
     def _wait_until_hit(self, case: Case) -> None:
         fault = case.fault
         assert fault is not None
-        wait_for(f"{case.call} goes wrong", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
+        wait_for(f"{case.call} fails", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
 
     def _end(self, several: Sequence[Case]) -> None:
         for case in several:
@@ -672,7 +672,7 @@ class Round:
                 self.node.delete(BYSTANDER, grace=0)
                 self.node.wait_until_gone(BYSTANDER)
                 self._create_bystander()
-            assert self.node.container_ids(BYSTANDER) == self._bystander, "the bystander was touched"
+            assert self.node.container_ids(BYSTANDER) == self._bystander, "the fault affected the bystander"
 
 
 @contextmanager

@@ -168,7 +168,7 @@ class Namespace:
 
     def wait_gone(self) -> None:
         namespace = or_none(lambda: self.core.read_namespace(self.name))
-        wait_for(f"namespace {self.name} gone", lambda: namespace() is None, NAMESPACE_TIMEOUT, self.describe_now)
+        wait_for(f"namespace {self.name} is gone", lambda: namespace() is None, NAMESPACE_TIMEOUT, self.describe_now)
 
     def create(self, manifest: Manifest, node: str | None = None) -> V1Pod:
         """Create a pod on the tested node or on another one.
@@ -252,7 +252,7 @@ class Namespace:
             seen = self.history(name)
             return seen[-1] if seen and seen[-1].type == DELETED else None
 
-        found = self.pods.wait_for(f"pod {name} gone", look, timeout, lambda: self.describe(name))
+        found = self.pods.wait_for(f"pod {name} is gone", look, timeout, lambda: self.describe(name))
         assert found is not None
         return found
 

@@ -108,7 +108,7 @@ class ClusterMember(KubeletProcess):
             found = self.history.of(name, uid)
             return found[-1] if found and found[-1].type == "DELETED" else None
 
-        found = self.wait_for_condition(f"pod {name} gone", look, timeout)
+        found = self.wait_for_condition(f"pod {name} is gone", look, timeout)
         assert found is not None
         return found
 

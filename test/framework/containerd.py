@@ -72,7 +72,7 @@ class Containerd:
         """Start containerd and wait until it can run pods."""
         hack("containerd", "--run-dir", str(self.run_dir), "start")
         client = self.client()
-        wait_for("containerd ready for pods", client.ready, timeout=60, describe=self._end_of_log)
+        wait_for("containerd can run pods", client.ready, timeout=60, describe=self._end_of_log)
         client.close()
 
     @property

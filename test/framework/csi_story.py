@@ -97,7 +97,7 @@ class Story:
             calls = self.driver.calls(volume=volume)
             return calls[-1].marks > calls[0].marks and bool(calls[-1].code)
 
-        self.node.wait_for_condition(f"calls for {volume} again", look, TIMEOUT)
+        self.node.wait_for_condition(f"a repeated call for {volume}", look, TIMEOUT)
 
     def kill_driver(self) -> None:
         """Kill the driver with all its calls, and start it again."""
@@ -121,7 +121,7 @@ class Story:
     def assert_grown(self, names: Sequence[str]) -> None:
         """Wait until all claims have the larger size, and check that the driver has expanded the volumes."""
         self.node.wait_for_condition(
-            "volumes have grown", lambda: all(has_grown(self.cluster, name) for name in names), TIMEOUT
+            "the volumes have grown", lambda: all(has_grown(self.cluster, name) for name in names), TIMEOUT
         )
         for name in names:
             size = (self.driver.state / "volumes" / name / "size").read_text()
@@ -143,18 +143,20 @@ class Story:
         self.assert_in_order()
 
     def assert_gone(self, names: Sequence[str]) -> None:
-        """Check that the node has nothing left of the pods and their volumes, and that the cluster's objects show it."""
+        """Check that nothing of the pods and their volumes is left on the node or in the node's status."""
         for name in names:
             self.node.wait_until_gone(name, timeout=TIMEOUT)
-        self.node.wait_for_condition("all unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)
+        self.node.wait_for_condition("all volumes are unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)
 
         def used() -> list[str]:
             return [*self.node.volumes("volumesInUse"), *self.node.volumes("volumesAttached")]
 
-        self.node.wait_for_condition("nothing in use", lambda: not used(), TIMEOUT)
+        self.node.wait_for_condition("no volume is in use", lambda: not used(), TIMEOUT)
         # The volume attachments are deleted only after the node's status no longer has the volumes.
-        self.node.wait_for_condition("all detached", lambda: not self.cluster.store.list("volumeattachments"), TIMEOUT)
-        self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
+        self.node.wait_for_condition(
+            "all volumes are detached", lambda: not self.cluster.store.list("volumeattachments"), TIMEOUT
+        )
+        self.node.wait_for_condition("no pod directory is left", lambda: not self.node.pod_directories(), TIMEOUT)
         files = [str(each) for each in (self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
         left = {
             "files": [each for each in files if any(name in each for name in names)],

@@ -140,7 +140,7 @@ class FaultyCall:
             selected["name"] = about
         with add_fault(self.cluster.faults, self.kind, call.resource, selected) as fault:
             yield fault
-            wait_for(f"{call} goes wrong", lambda: fault.hits, _WAIT)
+            wait_for(f"{call} fails", lambda: fault.hits, _WAIT)
 
     @contextmanager
     def no_waiting(self) -> Iterator[None]:
@@ -170,14 +170,16 @@ class FaultyCall:
             try:
                 found = ask(MINE)
             except _FAILURES as err:
-                assert not isinstance(err, golang.ContextError), "the caller gets an error that its own time is over"
+                assert not isinstance(err, golang.ContextError), (
+                    "the caller got an error that says that its own time is over"
+                )
             else:
                 # Some nonsense has no effect on the result.
                 assert found != right or self.kind is Kind.NONSENSE
 
     def _see_others_served(self, ask: Callable[[str], object], right: object, fault: Fault) -> None:
         waiting = golang.go(ask, MINE, name="ask-for-mine")
-        wait_for("the call waits for its answer", lambda: fault.hits, _WAIT)
+        wait_for("the call waits for its response", lambda: fault.hits, _WAIT)
         assert ask(OTHER) == right
         assert waiting.is_alive()
         fault.end()

@@ -72,7 +72,7 @@ class ImageFault:
         if not self.hits:
             there = [tag for image in self._runtime.images.all() for tag in image.repo_tags]
             raise UnusedFaultError(
-                f"nobody pulled image {self.name}; pulled images: {', '.join(self._pulled) or 'none'}; "
+                f"image {self.name} was not pulled; pulled images: {', '.join(self._pulled) or 'none'}; "
                 f"images on the node: {', '.join(there) or 'none'}"
             )
 

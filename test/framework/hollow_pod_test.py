@@ -127,12 +127,12 @@ def _waiting(status: Object) -> Object:
 
 
 def test_an_image_that_nobody_pulls(api: APIServer) -> None:
-    with pytest.raises(UnusedFaultError, match="nobody pulled image wep:latest; pulled images: web:latest"):  # noqa: SIM117
+    with pytest.raises(UnusedFaultError, match="image wep:latest was not pulled; pulled images: web:latest"):  # noqa: SIM117
         with HollowNode(api) as node:
             node.images.fail("wep")
             _create(api)
             node.pod("web").log("it runs")
-    with HollowNode(api, "node-2") as node, pytest.raises(UnusedFaultError, match="nobody pulled image wep:latest"):
+    with HollowNode(api, "node-2") as node, pytest.raises(UnusedFaultError, match="image wep:latest was not pulled"):
         with node.images.fail("wep"):
             pass
         pytest.fail("the fault had an effect")

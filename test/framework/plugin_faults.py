@@ -191,7 +191,7 @@ class Case:
 
     def wait_until_hit(self) -> None:
         assert self.fault is not None
-        wait_for(f"a call of {self.method} goes wrong", self.fault.hits, _PATIENCE, self.node.end_of_log)
+        wait_for(f"a call of {self.method} fails", self.fault.hits, _PATIENCE, self.node.end_of_log)
         if isinstance(self.kind, Kind) and self.kind in (Kind.HANG, Kind.LATE):
             given_up = self.plugin.interceptor.given_up
             wait_for("the kubelet gives up", lambda: given_up[self.method], _PATIENCE, self.node.end_of_log)
@@ -483,7 +483,7 @@ class Round:
             self._on.node.wait_until_ready()
         side_by_side(several, Case.recover)
         with noting(*several):
-            assert self._on.of_bystander() == before, "the bystander was touched"
+            assert self._on.of_bystander() == before, "the fault affected the bystander"
 
     def _see_pods_of_same_plugins_live(self, several: Sequence[Case]) -> None:
         for who in sorted({case.who for case in several}):

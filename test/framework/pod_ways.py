@@ -133,7 +133,7 @@ class Pods:
 
     def log(self, name: str, container: str = "main", restart: int = 0) -> ContainerLog:
         """Wait until a container has a log, and return the log. The container runs or has recently run."""
-        assert self._local is not None, "a test that uses this must be marked local"
+        assert self._local is not None, "a test that reads container logs must be marked local"
         folder = f"{self.namespace.name}_{self.full_name(name)}_{self.uid(name)}"
         path = self._local.folder / "pod-logs" / folder / container / f"{restart}.log"
         wait_for(f"log {path}", path.exists, TIMEOUT, lambda: self.namespace.describe(self.full_name(name)))
@@ -146,7 +146,7 @@ class Pods:
         def look() -> list[float]:
             return found if len(found := log.when(text)) >= count else []
 
-        return wait_for(f"{text!r} said {count} times", look, timeout, log.raw)
+        return wait_for(f"{text!r} logged {count} times", look, timeout, log.raw)
 
 
 class StaticPods(Pods):

@@ -41,7 +41,7 @@ class LeftOut:
         items[:] = [item for item in items if item not in reasons]
         config.hook.pytest_deselected(items=list(reasons))
         self._lines = {f"left out: {item.nodeid}: {reason}": None for item, reason in reasons.items()}
-        # The process that reports receives this.
+        # The process that prints the report receives this dict.
         output: dict[str, Any] = getattr(config, "workeroutput", {})
         output[_KEY] = [*output.get(_KEY, []), *self._lines]
 

@@ -68,7 +68,7 @@ class Registry:
         with self.log.open("ab") as log:
             command = [_PROGRAM, "serve", str(self._config)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_for("the registry answers", self._answers, START_TIMEOUT, self.log.read_text)
+        wait_for("the registry responds", self._answers, START_TIMEOUT, self.log.read_text)
 
     def stop(self) -> None:
         """Kill the registry. It has its images again at the next start."""

@@ -110,7 +110,7 @@ class Case:
     def wait_until_hit(self) -> None:
         fault = self.fault
         assert fault is not None
-        wait_for(f"a call of {self.method} goes wrong", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
+        wait_for(f"a call of {self.method} fails", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
 
     def end(self) -> None:
         """End the fault."""
@@ -147,7 +147,7 @@ class Case:
                 answers.append(self.ask(method, path))
             return self.fault.hits
 
-        wait_for(f"a request makes a call of {self.method} go wrong", hit, _PATIENCE, lambda: answers)
+        wait_for(f"a request makes a call of {self.method} fail", hit, _PATIENCE, lambda: answers)
 
     def ask(self, method: str, path: str) -> int:
         """Send the kubelet's server a request, and return the status of the response, or 0 if there is none."""
@@ -345,7 +345,7 @@ class Round:
             self._node.wait_until_gone(BYSTANDER)
             self._create_bystander()
         else:
-            assert self._node.container_ids(BYSTANDER) == before, "the bystander was touched"
+            assert self._node.container_ids(BYSTANDER) == before, "the fault affected the bystander"
 
 
 @contextmanager

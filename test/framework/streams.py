@@ -53,10 +53,10 @@ class Streams:
         answer = b""
         while b"\r\n\r\n" not in answer:
             data = sock.recv(_READ_SIZE)
-            assert data, f"no upgrade: {answer.decode()}"
+            assert data, f"the server did not upgrade the connection: {answer.decode()}"
             answer += data
         status, _, rest = answer.partition(b"\r\n\r\n")
-        assert status.startswith(b"HTTP/1.1 101 "), f"no upgrade: {answer.decode()}"
+        assert status.startswith(b"HTTP/1.1 101 "), f"the server did not upgrade the connection: {answer.decode()}"
         self._feed(rest)
 
     def __enter__(self) -> Self:

@@ -22,7 +22,7 @@ def fetch(url: str) -> str:
         except (urllib.error.URLError, ConnectionError):
             return []
 
-    return wait_for(f"an answer from {url}", look, timeout=30)[0]
+    return wait_for(f"a response from {url}", look, timeout=30)[0]
 
 
 class ManifestServer:
@@ -55,7 +55,7 @@ class ManifestServer:
     def wait_for_requests(self, count: int) -> None:
         """Wait until the server has handled this many more requests."""
         goal = self._requests + count
-        wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=120)
+        wait_for(f"{count} more requests", lambda: self._requests >= goal, timeout=120)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -272,8 +272,8 @@ _HASH = re.compile(r"\b[0-9a-f]{32}\b")
 _ADDRESS = re.compile(r"\b(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _EVENT_NAME = re.compile(r"(\w)\.[0-9a-f]{16}$")
-# A cgroup of version 1 without a limit reports this value. The recorded kubelet took it for a limit. It is not part of
-# the pod.
+# A cgroup of version 1 without a limit reports this value. The recorded kubelet mistook the value for a limit. The
+# value is not part of the pod.
 _UNLIMITED = "9007199254740988Ki"
 
 

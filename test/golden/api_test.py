@@ -352,5 +352,5 @@ def test_every_known_difference_is_still_there(request: pytest.FixtureRequest) -
     """Every expected difference still exists. An entry of the table that no longer fits must be removed."""
     tests = [item for item in request.session.items if item.fspath == request.node.fspath]
     if len(tests) < len(_LIVES):
-        pytest.skip("needs all tests of this file")
+        pytest.skip("this test needs the results of all other tests of this file")
     assert [known.pattern for known in KNOWN if known.always and not known.seen] == []

@@ -73,7 +73,7 @@ class RecordedKubelet(containertesting.FakeRuntimeHelper):
         image_volumes: kubecontainer.ImageVolumes,
     ) -> tuple[kubecontainer.RunContainerOptions, Callable[[], None] | None]:
         if container.name not in self._containers:
-            raise ValueError(f"no container {container.name} was recorded: its configuration was refused")
+            raise ValueError(f"the recording has no container {container.name}: the runtime refused its configuration")
         recorded = self._containers[container.name]
         directory = self._directory / "pods" / pod.metadata.uid / "containers" / container.name
         directory.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def command_line() -> list[str]:
             environment[key] = value
     drop_in = (ROOT / "hack" / "kind" / "20-python.conf").read_text()
     commands = re.findall(r"^ExecStart=(.*)$", drop_in, re.MULTILINE)
-    assert commands[0] == "", "the command of the other drop-in is to be taken back first"
+    assert commands[0] == "", "the drop-in must first reset the command of the other drop-in"
     arguments = commands[1].partition(" -m cmd.kubelet ")[2].split()
     # systemd splits an unbraced variable that is a separate word into words.
     return [word for argument in arguments for word in environment[argument.removeprefix("$")].split()]

@@ -198,10 +198,10 @@ def test_jump(node: ClusterNode, nodes: NodeHistory, clock: Clock, jump: timedel
     node.wait_for_api_running(made, ended)
     node.wait_for_api_event(made, "Started")
     wait_for_restarts(node, "crashes", 2)
-    node.wait_for_condition("its directory is gone", lambda: uids[deleted] not in node.pod_directories())
-    node.wait_for_condition("probes go on", lambda: probes(node, "stays") >= probed + 6)
+    node.wait_for_condition("the pod's directory is gone", lambda: uids[deleted] not in node.pod_directories())
+    node.wait_for_condition("the probes continue", lambda: probes(node, "stays") >= probed + 6)
     wait_for_leases(node, clock)
-    node.wait_for_condition("heartbeats go on", lambda: nodes.heartbeat() != heartbeat)
+    node.wait_for_condition("the heartbeats continue", lambda: nodes.heartbeat() != heartbeat)
 
     # The kubelet did nothing twice, and it left the running containers alone.
     assert len(node.calls(ended, "StartContainer")) == 2 and len(node.calls(made, "StartContainer")) == 1

@@ -116,9 +116,9 @@ def assert_stopped_within(node: ClusterNode, name: str, *timeouts: int) -> None:
 
 def wait_until_forgotten(node: ClusterNode, name: str, uid: str) -> None:
     """Wait until the node has neither containers nor files of the pod, and the kubelet has forgotten the pod."""
-    node.wait_for_condition(f"the containers of {name} ended", lambda: not node.container_ids(name))
-    node.wait_for_condition(f"the directory of {name} gone", lambda: uid not in node.pod_directories())
-    node.wait_for_condition(f"pod {name} forgotten", lambda: name not in node.pods())
+    node.wait_for_condition(f"the containers of {name} have ended", lambda: not node.container_ids(name))
+    node.wait_for_condition(f"the directory of {name} is gone", lambda: uid not in node.pod_directories())
+    node.wait_for_condition(f"the kubelet has forgotten pod {name}", lambda: name not in node.pods())
 
 
 STUCK = ("kill-fails", "stop-hangs", "sandbox-fails")
@@ -292,11 +292,15 @@ def test_new_pod_of_the_same_name_while_the_old_one_goes(node: ClusterNode, scra
     uid = node.create(pod("again", mounted(), **scratch)).uid
 
     assert uid != old.uid
-    new = node.wait_for_api_pod("again", "running with its new UID", lambda found: found.uid == uid and found.running)
+    new = node.wait_for_api_pod(
+        "again", "is running with its new UID", lambda found: found.uid == uid and found.running
+    )
     assert sorted(node.container_ids("again")) == sorted([old.container_id(), new.container_id()])
     node.runtime.faults.remove(hang)
-    node.wait_for_condition("the old one ended", lambda: node.container_ids("again") == [new.container_id()])
-    node.wait_for_condition("its directory gone", lambda: old.uid not in node.pod_directories())
+    node.wait_for_condition(
+        "the old incarnation's containers have ended", lambda: node.container_ids("again") == [new.container_id()]
+    )
+    node.wait_for_condition("the old incarnation's directory is gone", lambda: old.uid not in node.pod_directories())
     found = node.history.latest("again")
     assert found is not None and found.running
     assert (found.uid, found.restarts(), found.container_id()) == (new.uid, 0, new.container_id())

@@ -513,7 +513,7 @@ def test_killed_before_a_pod_was_deleted(story: Story, kind: str) -> None:
 
 def test_killed_while_an_image_cannot_be_pulled(story: Story) -> None:
     """The container still waits for its image, and the new kubelet pulls at once, as the Go kubelet does."""
-    story.node.wait_for_condition("it is pulled again", lambda: _pulls(story) > story.pulls)
+    story.node.wait_for_condition("the image is pulled again", lambda: _pulls(story) > story.pulls)
     versions = story.node.history.of(NO_IMAGE)
     (before,) = [each for each in versions if each.version <= story.version][-1:]
     for after in story.changes(NO_IMAGE):
@@ -541,7 +541,7 @@ def test_killed_right_after_a_pod_became_ready(story: Story) -> None:
     story.kill_and_restart()
     for name in ("young", "young-sidecar"):
         (container,) = (each for each in story.node.runtime.containers if _is_main(each, name))
-        story.node.wait_for_condition("it is probed again", functools.partial(_probed, story, container.id))
+        story.node.wait_for_condition("the pod is probed again", functools.partial(_probed, story, container.id))
         assert_untouched(story, name)
 
 

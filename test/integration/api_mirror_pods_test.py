@@ -51,7 +51,7 @@ def start(node: ClusterNode, name: str, grace: int = 2) -> Version:
 def wait_for_new_mirror(node: ClusterNode, *old: Version) -> Version:
     """Wait until a new mirror pod has replaced these, which share a name, and shows that the pod runs."""
     uids = {each.uid for each in old}
-    node.wait_for_api_pod(old[0].name, "mirrored again", lambda found: found.uid not in uids)
+    node.wait_for_api_pod(old[0].name, "a new mirror pod", lambda found: found.uid not in uids)
     # The kubelet sends the status of an unchanged pod together with another pod's changed status, or after ten seconds.
     # So another pod speeds this up.
     node.create({**pod("nudge", sleeper()), "metadata": {"generateName": "nudge-"}})
@@ -93,7 +93,7 @@ def test_mirror_shows_the_static_pod(node: ClusterNode) -> None:
     assert call.request.config.metadata.uid == static_uid(node, "shown")
     assert_ran_once(node, mirror)
     assert_history_monotonic(node.history.of(mirror.name))
-    node.wait_for_condition("the mirror is counted", lambda: node.metric("kubelet_mirror_pods") >= 1)
+    node.wait_for_condition("the mirror pod is counted", lambda: node.metric("kubelet_mirror_pods") >= 1)
     for step in ("pre_kubelet", "pre_registration", "registration", "post_registration"):
         assert node.metric(f"kubelet_node_startup_{step}_duration_seconds") > 0
 
@@ -188,7 +188,7 @@ def test_mirror_that_is_deleted_while_the_pod_goes_does_not_come_again(node: Clu
     assert node.container_ids(mirror.name) == [mirror.container_id()]
     node.runtime.faults.remove(hang)
     node.wait_for_condition("the container ended", lambda: not node.container_ids(mirror.name))
-    node.wait_for_condition("the kubelet forgets it", lambda: "going" not in node.pods())
+    node.wait_for_condition("the kubelet forgets the pod", lambda: "going" not in node.pods())
     assert len({each.uid for each in node.history.of(mirror.name)}) == 1
 
 
@@ -223,7 +223,7 @@ def test_static_pods_run_while_their_mirrors_are_refused(node: ClusterNode) -> N
         ]
         node.write_all(*(pod(name, sleeper()) for name in codes))
         running = node.wait_for_running(*codes)
-        node.wait_for_condition("mirrors are refused", lambda: faults[0].hits)
+        node.wait_for_condition("the API server refuses mirror pods", lambda: faults[0].hits)
 
     mirrors = node.wait_for_api_running(*map(mirror_of, codes))
     for mirror, found in zip(mirrors, running, strict=True):
@@ -237,7 +237,7 @@ def test_pod_that_has_the_name_of_a_mirror_is_another_pod(node: ClusterNode) -> 
     node.wait_for_api_running(mirror_of("namesake"))
 
     node.write(pod("namesake", sleeper("static")))
-    node.wait_for_condition("both run", lambda: len(node.container_ids(mirror_of("namesake"))) == 2)
+    node.wait_for_condition("both pods run", lambda: len(node.container_ids(mirror_of("namesake"))) == 2)
     node.wait_for_log("Failed creating a mirror pod", mirror_of("namesake"))
     assert {each.uid for each in node.history.of(mirror_of("namesake"))} == {other.uid}
     node.delete(mirror_of("namesake"))

@@ -120,7 +120,7 @@ def test_default_labels_are_put_right(node: ClusterNode) -> None:
 def test_wrong_status_is_put_right(node: ClusterNode) -> None:
     right = api(node)["status"]["capacity"]
     change(node, {"status": {"capacity": {"cpu": "99", "memory": "1Ki"}}}, "status")
-    node.wait_for_condition("capacity as before", lambda: api(node)["status"]["capacity"] == right)
+    node.wait_for_condition("the capacity is as before", lambda: api(node)["status"]["capacity"] == right)
 
 
 def test_deleted_node_stays_away_until_the_kubelet_is_started_again(node: ClusterNode, cluster: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_deleted_node_stays_away_until_the_kubelet_is_started_again(node: Cluste
     node.create(pod("stays", sleeper()))
     node.wait_for_api_running("stays")
     containers = node.container_ids("stays")
-    node.wait_for_condition("its lease", lambda: owner(lease(node)) == api(node)["metadata"]["uid"])
+    node.wait_for_condition("the node's lease", lambda: owner(lease(node)) == api(node)["metadata"]["uid"])
     old = api(node)
     cluster.store.delete("nodes", node.node)
     node.wait_for_log("Unable to update node status", count=len(node.logged("Unable to update node status")) + 3)
@@ -194,7 +194,7 @@ def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> N
     for before, after in itertools.pairwise(past.of(second.node)):
         assert heartbeat(before) == heartbeat(after) or without_heartbeats(before) != without_heartbeats(after)
     second.runtime.network_ready = False
-    second.wait_for_condition("it is not ready", lambda: not second.ready())
+    second.wait_for_condition("the node is not ready", lambda: not second.ready())
     second.runtime.network_ready = True
     second.wait_until_ready()
 

@@ -253,7 +253,7 @@ def test_api_server_is_slow(linked: Linked) -> None:
     with linked.cluster.faults.slow(1.0, user="system:node:linked"):
         for name in names:
             node.create(pod(name, sleeper()))
-        node.wait_for_condition("all run", lambda: all(node.container_ids(name) for name in names))
+        node.wait_for_condition("all pods run", lambda: all(node.container_ids(name) for name in names))
         node.wait_for_api_running(*names)
         for name in names:
             node.delete(name)

@@ -138,12 +138,12 @@ def test_same_name_in_two_namespaces_is_two_pods(node: ClusterNode) -> None:
         found = node.history.latest("namesake", "second")
         return found if found is not None and found.running else None
 
-    second = node.wait_for_condition("the second runs", running_in_second)
+    second = node.wait_for_condition("the second pod runs", running_in_second)
     assert second is not None and second.uid != first.uid
     assert len(node.container_ids("namesake")) == 2
 
     store.delete("pods", "namesake", "second")
-    node.wait_for_condition("the second is gone", lambda: node.history.latest("namesake", "second") is None)
+    node.wait_for_condition("the second pod is gone", lambda: node.history.latest("namesake", "second") is None)
     assert node.container_ids("namesake") == [first.container_id()]
     assert node.history.latest("namesake") == first
 
@@ -158,7 +158,7 @@ def test_pod_that_has_ended_when_first_seen_is_left_alone(node: ClusterNode, unr
     assert (name in node.pods(), node.calls(name)) == (True, [])
     node.delete(name)
     node.wait_until_gone(name)
-    node.wait_for_condition("the kubelet forgets it", lambda: name not in node.pods())
+    node.wait_for_condition("the kubelet forgets the pod", lambda: name not in node.pods())
 
 
 # --- UPDATE -----------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_restart_ends_no_pod_that_cannot_be_read(new_node: Callable[..., Cluster
     # refuse that update.
     node.delete(name, None if mended else 0)
     node.wait_until_gone(name)
-    node.wait_for_condition("its containers ended", lambda: not node.container_ids(name))
+    node.wait_for_condition("the pod's containers have ended", lambda: not node.container_ids(name))
     assert_history_monotonic(node.history.of(name))
 
 

@@ -31,7 +31,7 @@ def node(one_node: ClusterNode) -> Iterator[ClusterNode]:
     for version in one_node.history.present():
         if not version.deleted and "kubernetes.io/config.mirror" not in version.json["metadata"].get("annotations", {}):
             one_node.delete(version.name, 1)
-    one_node.wait_for_condition("no pods", lambda: not one_node.history.present())
+    one_node.wait_for_condition("no pod is left", lambda: not one_node.history.present())
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_resize_that_restarts(node: ClusterNode) -> None:
     (before,) = node.wait_for_api_running("restarts")
 
     resize(node, "restarts", cpu="200m")
-    kept = node.wait_for_api_pod("restarts", "has more cpu", lambda found: has(found, cpu="200m") and no_resize(found))
+    kept = node.wait_for_api_pod("restarts", "has more CPU", lambda found: has(found, cpu="200m") and no_resize(found))
     resize(node, "restarts", memory="20Mi")
     after = node.wait_for_api_pod(
         "restarts", "has more memory", lambda found: has(found, memory="20Mi") and no_resize(found) and found.ready

@@ -139,7 +139,7 @@ def test_restart_with_api_server(node: ClusterNode, cluster: Cluster) -> None:
     node.join()
 
     node.wait_until_gone("deleted")
-    node.wait_for_condition("forced ended", lambda: not node.container_ids("forced"))
+    node.wait_for_condition("pod forced has ended", lambda: not node.container_ids("forced"))
     node.wait_for_api_running("made")
     wait_until_probed_again(node, probed)
     before.assert_untouched()

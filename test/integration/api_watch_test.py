@@ -176,10 +176,16 @@ def test_what_happened_while_the_version_was_forgotten(node: ClusterNode, witnes
         node.delete("brief", grace=0)
 
     node.wait_for_api_running("created")
-    node.wait_for_api_pod("replaced", "running with its new UID", lambda found: found.uid == new.uid and found.running)
+    node.wait_for_api_pod(
+        "replaced", "is running with its new UID", lambda found: found.uid == new.uid and found.running
+    )
     node.wait_until_gone("deleted")
-    node.wait_for_condition("the forced one ended", lambda: not node.container_ids("forced"))
-    node.wait_for_condition("the old one ended", lambda: len(node.container_ids("replaced")) == 1)
+    node.wait_for_condition(
+        "the containers of the forcibly deleted pod have ended", lambda: not node.container_ids("forced")
+    )
+    node.wait_for_condition(
+        "the old incarnation's containers have ended", lambda: len(node.container_ids("replaced")) == 1
+    )
     assert node.pods()["relabelled"].json["metadata"]["labels"] == {LABEL: "unseen"}
     assert node.container_ids("relabelled") == [before["relabelled"].container_id()]
     assert node.calls("brief") == []
@@ -256,7 +262,8 @@ def test_bookmarks_spare_the_kubelet_what_others_did(
             node.wait_for_condition("the kubelet watches again", lambda: hang.hits)
         # The server may still serve the old watch.
         (watch,) = node.wait_for_condition(
-            "its watch", lambda: [each for each in watches_of_pods(node) if all(each is not one for one in old)]
+            "the kubelet's watch",
+            lambda: [each for each in watches_of_pods(node) if all(each is not one for one in old)],
         )
 
     assert rounds(node) == asked

@@ -104,7 +104,7 @@ def test_pod_waits_until_its_volume_is_attached(node: RealKubelet, driver: CSIDr
     """
     create(node, "waits")
     node.wait_for_condition("a volume attachment", lambda: attachments(node, "waits"), TIMEOUT)
-    node.wait_for_condition("in use", lambda: f"{IN_USE}waits" in node.volumes("volumesInUse"), TIMEOUT)
+    node.wait_for_condition("the volume is in use", lambda: f"{IN_USE}waits" in node.volumes("volumesInUse"), TIMEOUT)
     assert driver.calls(STAGE, PUBLISH, volume="waits") == []
     assert f"{IN_USE}waits" not in node.volumes("volumesAttached")
 
@@ -122,7 +122,7 @@ def test_volume_is_detached_when_the_node_no_longer_uses_it(
     attacher.allow("goes")
     create(node, "goes")
     node.wait_for_api_running("goes", timeout=TIMEOUT)
-    node.wait_for_condition("in use", lambda: f"{IN_USE}goes" in node.volumes("volumesInUse"), TIMEOUT)
+    node.wait_for_condition("the volume is in use", lambda: f"{IN_USE}goes" in node.volumes("volumesInUse"), TIMEOUT)
     driver.let(UNSTAGE, faults.WAIT, volume="goes")
 
     node.delete("goes")
@@ -131,8 +131,10 @@ def test_volume_is_detached_when_the_node_no_longer_uses_it(
     node.wait_until_gone("goes", timeout=TIMEOUT)
     assert f"{IN_USE}goes" in node.volumes("volumesInUse") and attachments(node, "goes")
     driver.go_on(UNSTAGE, "goes")
-    node.wait_for_condition("no longer in use", lambda: f"{IN_USE}goes" not in node.volumes("volumesInUse"), TIMEOUT)
-    node.wait_for_condition("detached", lambda: not attachments(node, "goes"), TIMEOUT)
+    node.wait_for_condition(
+        "the volume is no longer in use", lambda: f"{IN_USE}goes" not in node.volumes("volumesInUse"), TIMEOUT
+    )
+    node.wait_for_condition("the volume is detached", lambda: not attachments(node, "goes"), TIMEOUT)
 
 
 def test_driver_tells_how_full_a_volume_is(node: RealKubelet, driver: CSIDriver, attacher: Attacher) -> None:

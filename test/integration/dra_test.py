@@ -130,7 +130,7 @@ def test_driver_that_is_not_there(node: RealKubelet) -> None:
         node.delete("waits")
         # No other pod may get the device until the driver has unprepared the claim. So the deletion must wait for the
         # driver.
-        node.wait_for_condition("its containers gone", lambda: node.calls("waits", "StopPodSandbox"), TIMEOUT)
+        node.wait_for_condition("the pod's containers are gone", lambda: node.calls("waits", "StopPodSandbox"), TIMEOUT)
         late.start()
         node.wait_until_gone("waits", timeout=TIMEOUT)
         assert asked(late, UNPREPARE, "waits") == 1
@@ -186,13 +186,11 @@ def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) ->
     node.runtime.end_container(node.container_ids("stays")[0], 1)
     node.wait_for_condition("a new container", lambda: len(node.calls("stays", "CreateContainer")) == 2, TIMEOUT)
     assert devices_of(node, "stays") == [f"{DRIVER}/claim={uid}-of-stays"]
-    node.wait_for_condition(
-        "the deleted pod's devices are given back", lambda: asked(driver, UNPREPARE, "goes"), TIMEOUT
-    )
+    node.wait_for_condition("the deleted pod's devices are released", lambda: asked(driver, UNPREPARE, "goes"), TIMEOUT)
     assert asked(driver, UNPREPARE, "stays") == 0
     # The kubelet deletes its node's resource slices, because it does not know which drivers will come back.
     node.wait_for_condition(
-        "its resource slices gone",
+        "the node's resource slices are gone",
         lambda: [each["metadata"]["name"] for each in store.list("resourceslices")] == ["of-another"],
         TIMEOUT,
     )

@@ -57,10 +57,12 @@ def test_pods_that_are_gone_leave_nothing_in_memory(node: HollowNode, manifests:
     for path in manifests.iterdir():
         path.unlink()
 
-    wait_for("no pod", lambda: not kubelet.pod_manager.get_pods(), timeout=60)
-    wait_for("no worker", lambda: not kubelet.pod_workers.pod_sync_statuses, timeout=60)
-    wait_for("no directory", lambda: not list(Path(kubelet.get_pods_dir()).iterdir()), timeout=60)
+    wait_for("no pod is left", lambda: not kubelet.pod_manager.get_pods(), timeout=60)
+    wait_for("no pod worker is left", lambda: not kubelet.pod_workers.pod_sync_statuses, timeout=60)
+    wait_for("no pod directory is left", lambda: not list(Path(kubelet.get_pods_dir()).iterdir()), timeout=60)
     kubelet.container_gc.garbage_collect(golang.background())
     assert not node.runtime.sandboxes
     # Threads that wait for their next pod still hold the last one.
-    wait_for("at most the last pod", lambda: max((_alive() - before).values(), default=0) <= 2, 30, _alive)
+    wait_for(
+        "no objects but those of the last pod", lambda: max((_alive() - before).values(), default=0) <= 2, 30, _alive
+    )

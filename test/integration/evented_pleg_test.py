@@ -28,8 +28,8 @@ def test_events_stand_in_for_relisting(new_kubelet: Callable[..., HollowKubelet]
     assert second.state(which="lastState")["exitCode"] == 3
     assert second.state(which="lastState")["containerID"] == first.container()["containerID"]
     kubelet.remove("dies")
-    kubelet.wait_for("the pod gone", lambda pods: not pods)
-    kubelet.wait_for_condition("its directory gone", lambda: not kubelet.pod_directories())
+    kubelet.wait_for("the pod is gone", lambda pods: not pods)
+    kubelet.wait_for_condition("the pod's directory is gone", lambda: not kubelet.pod_directories())
     assert kubelet.logged("Received Container Stopped Event", first.container_id())
     assert _relists(kubelet) == relists
 

@@ -49,7 +49,7 @@ def test_only_images_that_nobody_needs_go(tmp_path: Path, config: Mapping[str, o
         pinned.pinned = True
         used.write_text(json.dumps(pod("in-use", sleeper(image=IN_USE))))
         done.write_text(json.dumps(pod("done-with", shell("exit 0", image=DONE_WITH), restartPolicy="Never")))
-        wait_for("both containers", lambda: len(node.runtime.containers) == 2, 30)
+        wait_for("both containers exist", lambda: len(node.runtime.containers) == 2, 30)
 
         # A container keeps its image in use until the container is removed, whether it runs or not.
         collect(kubelet)
@@ -62,7 +62,7 @@ def test_only_images_that_nobody_needs_go(tmp_path: Path, config: Mapping[str, o
             collect(kubelet)
             return DONE_WITH not in present(node)
 
-        wait_for("its image is gone", gone, 30)
+        wait_for("the container's image is gone", gone, 30)
         assert present(node) == {IN_USE, PINNED}
         # The record of a pull disappears with its image.
         assert len(list(pulled.iterdir())) == 1

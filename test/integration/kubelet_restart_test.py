@@ -59,7 +59,7 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
 
     kubelet.wait_for_running("added-meanwhile", "stays")
     kubelet.wait_for_condition(
-        "the removed pod's container ended", lambda: not kubelet.container_ids("removed-meanwhile")
+        "the removed pod's container has ended", lambda: not kubelet.container_ids("removed-meanwhile")
     )
     # The runtime records a call only after it has responded.
     (stopped,) = kubelet.wait_for_condition(
@@ -71,7 +71,7 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
     new = kubelet.wait_for_pod("edited-meanwhile", lambda found: found.running and found.uid != edited.uid)
     assert kubelet.container_ids("edited-meanwhile") == [new.container_id("renamed")]
     kubelet.wait_for_condition(
-        "the old directories gone", lambda: not {removed.uid, edited.uid} & kubelet.pod_directories()
+        "the old directories are gone", lambda: not {removed.uid, edited.uid} & kubelet.pod_directories()
     )
     after = kubelet.pods()
     assert set(after) == {"stays", "added-meanwhile", "edited-meanwhile", "ended-meanwhile"}
@@ -90,7 +90,7 @@ def test_kubelet_killed_at_work_finishes_it(kubelet: HollowKubelet) -> None:
     names = [f"starting-{number}" for number in range(20)]
     kubelet.write_all(*(pod(name, sleeper()) for name in names))
     kubelet.wait_for_condition(
-        "some of them started", lambda: sum(bool(kubelet.container_ids(name)) for name in names) >= 3
+        "some containers have started", lambda: sum(bool(kubelet.container_ids(name)) for name in names) >= 3
     )
 
     kubelet.kill()
@@ -107,7 +107,7 @@ def test_kubelet_killed_at_work_finishes_it(kubelet: HollowKubelet) -> None:
     kubelet.wait_for_condition("the pod terminated", lambda: not kubelet.container_ids("terminating"))
     for name in names:
         kubelet.remove(name)
-    kubelet.wait_for("the pods gone", lambda pods: not set(pods) & {*names, "terminating"})
+    kubelet.wait_for("the pods are gone", lambda pods: not set(pods) & {*names, "terminating"})
 
 
 def test_second_kubelet_refuses_and_names_the_first(

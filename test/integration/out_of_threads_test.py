@@ -74,7 +74,7 @@ def test_node_without_threads() -> None:
             api.store.create("pods", _pod("late"))
             api.store.delete("pods", "ends", "default")
             wait_for("an event about the limit", lambda: "TasksMax" in str(_events(api, "late")), TIMEOUT)
-            wait_for("the end of containers", lambda: _phase(api, "ends") in ("Succeeded", "Failed"), TIMEOUT)
+            wait_for("the end of the containers", lambda: _phase(api, "ends") in ("Succeeded", "Failed"), TIMEOUT)
         assert {name.partition("-")[0] for name in refused} >= {"podworker", "kill", "prestop"}
         wait_for("the end of a pod", lambda: not _exists(api, "ends"), TIMEOUT)
         wait_for("pod late runs", lambda: _phase(api, "late") == "Running", TIMEOUT)

@@ -1,4 +1,4 @@
-"""Test plugins of all kinds together: the kubelet finds them by their sockets, even after a kill, and drops them."""
+"""Test plugins of all kinds together: the kubelet finds their sockets, even after a kill, and forgets gone plugins."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def wait_for_all(node: RealKubelet, csi: CSIDriver, dra: DRADriver, times: int) 
     wait_until_told(node, csi, times)
     wait_until_told(node, dra, times)
     node.wait_for_condition("the CSI driver in the CSINode", lambda: csi_drivers(node) == [CSI], TIMEOUT)
-    node.wait_for_condition("its devices", lambda: devices(node, "allocatable") == "2", TIMEOUT)
+    node.wait_for_condition("the plugin's devices", lambda: devices(node, "allocatable") == "2", TIMEOUT)
 
 
 def test_plugins_of_all_kinds(node: RealKubelet) -> None:

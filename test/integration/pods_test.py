@@ -81,8 +81,8 @@ def kubelet(empty: HollowKubelet, web: ManifestServer) -> HollowKubelet:
 
 def wait_until_gone(kubelet: HollowKubelet) -> None:
     """Wait until no pod is left, and nothing of any pod except what the garbage collector removes."""
-    kubelet.wait_for("no pod left", lambda pods: not pods)
-    kubelet.wait_for_condition("no directory left", lambda: not kubelet.pod_directories())
+    kubelet.wait_for("no pod is left", lambda pods: not pods)
+    kubelet.wait_for_condition("no pod directory is left", lambda: not kubelet.pod_directories())
     running = runtimeapi.CONTAINER_RUNNING
     assert not [each.id for each in kubelet.runtime.containers if each.state == running]
     assert not [each.id for each in kubelet.runtime.sandboxes if each.ready]
@@ -90,7 +90,7 @@ def wait_until_gone(kubelet: HollowKubelet) -> None:
 
 def wait_for_threads(kubelet: HollowKubelet, count: int) -> None:
     """Wait until the kubelet has at most `count` threads."""
-    kubelet.wait_for_condition(f"{count} threads", lambda: kubelet.threads() <= count)
+    kubelet.wait_for_condition(f"at most {count} threads", lambda: kubelet.threads() <= count)
 
 
 def test_hundred_pods_at_once_come_and_go(empty: HollowKubelet, threads_of_empty: int) -> None:
@@ -200,8 +200,8 @@ def test_removed_manifest_ends_pod_within_its_grace(kubelet: HollowKubelet) -> N
 
     kubelet.remove("removed")
 
-    kubelet.wait_for("the pod gone", lambda pods: "removed" not in pods)
-    kubelet.wait_for_condition("its directory gone", lambda: gone.uid not in kubelet.pod_directories())
+    kubelet.wait_for("the pod is gone", lambda pods: "removed" not in pods)
+    kubelet.wait_for_condition("the pod's directory is gone", lambda: gone.uid not in kubelet.pod_directories())
     stopped, *_ = story = kubelet.calls("removed", "StopContainer", "StopPodSandbox")
     assert [call.method for call in story[:2]] == ["StopContainer", "StopPodSandbox"]
     assert (stopped.request.container_id, stopped.request.timeout) == (gone.container_id(), 7)
@@ -238,7 +238,7 @@ def test_active_deadline_ends_the_pod(kubelet: HollowKubelet) -> None:
     ended = kubelet.wait_for_pod("deadline", lambda found: found.phase == "Failed")
 
     assert ended.status["reason"] == "DeadlineExceeded"
-    kubelet.wait_for_condition("its container ended", lambda: not kubelet.container_ids("deadline"))
+    kubelet.wait_for_condition("the pod's container has ended", lambda: not kubelet.container_ids("deadline"))
     kubelet.wait_for_event("deadline", "DeadlineExceeded")
 
 
@@ -280,8 +280,8 @@ def test_one_hanging_sandbox_stalls_its_own_pod_alone(kubelet: HollowKubelet) ->
     kubelet.runtime.end_container(beside.container_id(), 1)
     kubelet.wait_for_pod("beside", lambda found: found.running and found.restarts() == 1)
     kubelet.remove("beside")
-    kubelet.wait_for("the removed pod gone", lambda pods: "beside" not in pods)
-    kubelet.wait_for_condition("its directory gone", lambda: beside.uid not in kubelet.pod_directories())
+    kubelet.wait_for("the removed pod is gone", lambda pods: "beside" not in pods)
+    kubelet.wait_for_condition("the pod's directory is gone", lambda: beside.uid not in kubelet.pod_directories())
 
     for name, fault in faults.items():
         stuck = kubelet.pods()[name]
@@ -310,8 +310,8 @@ def test_runtime_that_dies_and_comes_again(kubelet: HollowKubelet) -> None:
     kubelet.server.start()
 
     kubelet.wait_for_running("stays", "comes")
-    kubelet.wait_for_condition("the removed pod's container ended", lambda: not kubelet.container_ids("goes"))
-    kubelet.wait_for_condition("its directory gone", lambda: goes.uid not in kubelet.pod_directories())
+    kubelet.wait_for_condition("the removed pod's container has ended", lambda: not kubelet.container_ids("goes"))
+    kubelet.wait_for_condition("the pod's directory is gone", lambda: goes.uid not in kubelet.pod_directories())
     found = kubelet.pods()["stays"]
     assert (found.container_id(), found.restarts()) == (stays.container_id(), 0)
     assert kubelet.container_ids("stays") == [stays.container_id()]
@@ -324,11 +324,11 @@ def test_nothing_is_left(kubelet: HollowKubelet, threads_of_empty: int) -> None:
 
     wait_until_gone(kubelet)
     wait_for_threads(kubelet, threads_of_empty)
-    kubelet.wait_for_condition("no container left", lambda: not kubelet.runtime.containers, COLLECTED)
-    kubelet.wait_for_condition("no sandbox left", lambda: not kubelet.runtime.sandboxes, COLLECTED)
-    kubelet.wait_for_condition("no logs left", lambda: not kubelet.pod_logs(), COLLECTED)
+    kubelet.wait_for_condition("no container is left", lambda: not kubelet.runtime.containers, COLLECTED)
+    kubelet.wait_for_condition("no sandbox is left", lambda: not kubelet.runtime.sandboxes, COLLECTED)
+    kubelet.wait_for_condition("no logs are left", lambda: not kubelet.pod_logs(), COLLECTED)
     # The worker counts date from the last housekeeping, so they may be out of date.
-    kubelet.wait_for_condition("no pod counted", lambda: not any(counted_pods(kubelet).values()), COLLECTED)
+    kubelet.wait_for_condition("the metrics count no pod", lambda: not any(counted_pods(kubelet).values()), COLLECTED)
 
 
 def counted_pods(kubelet: HollowKubelet) -> dict[str, float]:

@@ -58,7 +58,7 @@ def node(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hollo
         set_feature_gate_during_test(features.feature_gate, features.POD_AND_CONTAINER_STATS_FROM_CRI, True),
         HollowNode(None, "seldom", config={"staticPodPath": str(manifests), **CONFIG}) as node,
     ):
-        wait_for("both pods", lambda: len(running(node)) == 2, _TIMEOUT)
+        wait_for("both pods run", lambda: len(running(node)) == 2, _TIMEOUT)
         (manifests / "goes.json").unlink()
         workers = kubelet_of(node).pod_workers
         wait_for("the pod has gone", lambda: len(workers.pod_sync_statuses) == 1, _TIMEOUT)
@@ -159,7 +159,7 @@ def test_call_that_goes_wrong(node: HollowNode, method: str, kind: Kind) -> None
         attempt(node, need)
         return fault.hits
 
-    wait_for(f"{method} goes wrong", goes_wrong, _TIMEOUT)
+    wait_for(f"{method} fails", goes_wrong, _TIMEOUT)
     node.runtime.faults.remove(fault)
-    wait_for(f"{method} does its work", lambda: attempt(node, need), _TIMEOUT)
+    wait_for(f"{method} succeeds again", lambda: attempt(node, need), _TIMEOUT)
     assert running(node) == ["stays-seldom"]

@@ -139,7 +139,7 @@ def test_requests(port: int, request: tuple[str, bytes]) -> None:
     root, data = request
     answer = exchange(port, data, then_end=False)
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 "), "there is no answer"
+    assert head.startswith(b"HTTP/1.1 "), "the server sent no response"
     if head.startswith(b"HTTP/1.1 500"):
         assert root in _ASK_THE_RUNTIME, answer
         assert b"Internal Server Error\n" not in body

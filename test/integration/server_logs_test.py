@@ -152,7 +152,7 @@ def test_two_hundred_followers(kubelet: HollowKubelet) -> None:
     # A first follower triggers one-time costs, which must not count as costs of the others.
     with LogFollowers(kubelet.port, targets[:1], insecure_context()) as warm:
         kubelet.wait_for_condition("the first follower's line", lambda: warm.followers[0].lines == 1)
-    kubelet.wait_for_condition("the first follower gone", lambda: held(kubelet).inotify == watches)
+    kubelet.wait_for_condition("the first follower's watch is gone", lambda: held(kubelet).inotify == watches)
     before = held(kubelet)
 
     with LogFollowers(kubelet.port, targets, insecure_context()) as clients:
@@ -164,7 +164,7 @@ def test_two_hundred_followers(kubelet: HollowKubelet) -> None:
         for log in logs(kubelet):
             with log.open("ab") as f:
                 f.writelines(line(n) for n in range(1, 100))
-        kubelet.wait_for_condition("all lines", lambda: all(each.lines == 100 for each in followers))
+        kubelet.wait_for_condition("the lines of all followers", lambda: all(each.lines == 100 for each in followers))
 
         clients.hang_up(followers[: FOLLOWERS // 2])
         for i in range(PODS):
@@ -200,7 +200,7 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
         kubelet.wait_for_condition("only the client's connection", lambda: served(kubelet) == 1)
         assert resident(kubelet) < memory + 20 * 1024
 
-    kubelet.wait_for_condition("the thread ended", lambda: served(kubelet) == 0)
+    kubelet.wait_for_condition("the thread has ended", lambda: served(kubelet) == 0)
 
 
 def served(kubelet: HollowKubelet) -> int:

@@ -88,9 +88,9 @@ def test_clients_that_hold_on_hinder_nobody_and_leave_nothing(port: int) -> None
     files = open_kinds()
     with contextlib.ExitStack() as stack:
         hold_open(port, stack)
-        wait_for("all are being served", lambda: serving_threads() == 5 * OF_EACH_KIND, timeout=TIMEOUT)
+        wait_for("the server serves all connections", lambda: serving_threads() == 5 * OF_EACH_KIND, timeout=TIMEOUT)
         assert get(port, "/healthz") == (200, b"ok")
-    wait_for("their threads have ended", lambda: serving_threads() == 0, timeout=TIMEOUT)
+    wait_for("the threads of the connections have ended", lambda: serving_threads() == 0, timeout=TIMEOUT)
 
     def more() -> Counter[str]:
         return open_kinds() - files

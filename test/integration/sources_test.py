@@ -47,7 +47,7 @@ def others_go_on(kubelet: HollowKubelet, new: str) -> None:
     kubelet.write(pod(new, sleeper()))
     kubelet.wait_for_running(new)
     kubelet.remove(new)
-    kubelet.wait_for("the good pod alone", lambda pods: set(pods) == {"good"})
+    kubelet.wait_for("only the good pod is left", lambda pods: set(pods) == {"good"})
     assert kubelet.container_ids("good") == [good.container_id()]
 
 
@@ -111,7 +111,7 @@ def test_bad_manifest_is_told_and_harms_no_other(
     assert [fault for fault in faults if fault not in line] == []
     # The kubelet may log the error after the event.
     kubelet.wait_for_condition(
-        "the error", lambda: [line for line in kubelet.logged(str(path), *faults) if line.startswith("E")]
+        "the manifest's error", lambda: [line for line in kubelet.logged(str(path), *faults) if line.startswith("E")]
     )
 
     others_go_on(kubelet, f"beside-{name}")
@@ -150,7 +150,7 @@ def test_file_replaced_by_rename_is_never_gone(kubelet: HollowKubelet) -> None:
     assert kubelet.container_ids("renamed") == [second.container_id("other")]
     assert len(kubelet.logged("SyncLoop REMOVE", "renamed-sources")) == removals + 1
     (kubelet.manifests / "renamed.yaml").unlink()
-    kubelet.wait_for("the pod gone", lambda pods: set(pods) == {"good"})
+    kubelet.wait_for("the pod is gone", lambda pods: set(pods) == {"good"})
 
 
 def test_half_written_file_is_told_and_then_runs(kubelet: HollowKubelet) -> None:
@@ -165,7 +165,7 @@ def test_half_written_file_is_told_and_then_runs(kubelet: HollowKubelet) -> None
 
     kubelet.wait_for_running("half")
     kubelet.remove("half")
-    kubelet.wait_for("the pod gone", lambda pods: set(pods) == {"good"})
+    kubelet.wait_for("the pod is gone", lambda pods: set(pods) == {"good"})
 
 
 def test_file_and_url_at_once_and_one_going_away(kubelet: HollowKubelet, server: ManifestServer) -> None:
@@ -188,7 +188,9 @@ def test_file_and_url_at_once_and_one_going_away(kubelet: HollowKubelet, server:
     assert set(kubelet.pods()) == {"good", "from-url", "also-from-url"}
 
     server.body = pod_list()
-    kubelet.wait_for("the pods of the URL gone", lambda pods: set(pods) == {"good"})
-    kubelet.wait_for_condition("their containers ended", lambda: not kubelet.container_ids("from-url"))
+    kubelet.wait_for("the pods of the URL are gone", lambda pods: set(pods) == {"good"})
+    kubelet.wait_for_condition(
+        "the containers of the URL's pods have ended", lambda: not kubelet.container_ids("from-url")
+    )
     others_go_on(kubelet, "beside-url")
     assert kubelet.pods()["good"].container_id() == good.container_id()

@@ -65,7 +65,7 @@ def wait_until_nothing_is_left(node: ClusterNode, *uids: str) -> None:
         directories = [each for each in node.pod_directories() if any(uid in str(each) for uid in uids)]
         return [*map(str, directories), *(mount for uid in uids for mount in mounts(node, uid))]
 
-    node.wait_for_condition("nothing left of the pods", lambda: not left(), TIMEOUT)
+    node.wait_for_condition("nothing is left of the pods", lambda: not left(), TIMEOUT)
 
 
 def force_delete(node: ClusterNode, *names: str) -> None:
@@ -108,7 +108,7 @@ def test_kubelet_is_killed_while_volumes_come_and_go(node: ClusterNode, waits: b
         for name in names:
             node.delete(name)
     else:
-        node.wait_for_condition("some volumes", lambda: len(mounts(node)) > len(before), TIMEOUT)
+        node.wait_for_condition("some volumes are mounted", lambda: len(mounts(node)) > len(before), TIMEOUT)
     node.kill()
     force_delete(node, *names[:4])
     node.join()

@@ -179,11 +179,11 @@ def test_authorities_are_read_again(ctx: golang.Context, ca_file: Path) -> None:
     fresh.write_bytes(pem(old.cert, new.cert))
     os.replace(fresh, ca_file)
     current = kubelet_auth.client_ca_provider.current_ca_bundle_content
-    wait_for("both authorities", lambda: current() == pem(old.cert, new.cert), 10)
+    wait_for("the server accepts both authorities", lambda: current() == pem(old.cert, new.cert), 10)
     assert name_of(kubelet_auth, **joe) == "joe"
 
     ca_file.write_bytes(b"nonsense")
     ca_file.write_bytes(pem(new.cert))
-    wait_for("the new authority alone", lambda: current() == pem(new.cert), 10)
+    wait_for("the server accepts only the new authority", lambda: current() == pem(new.cert), 10)
     with pytest.raises(authenticator.AuthenticationError):
         name_of(kubelet_auth, peer_certificates=[der(old.issue(subject("joe"))[0])])

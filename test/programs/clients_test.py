@@ -135,7 +135,7 @@ def test_serves_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     before = Path(kc.tls_cert_file).read_bytes()
     again = make_server(tmp_path)
     clients.initialize_tls(again.kubelet_flags, again.kubelet_configuration, "node-1")
-    assert Path(kc.tls_cert_file).read_bytes() == before, "it is made once"
+    assert Path(kc.tls_cert_file).read_bytes() == before, "the certificate is created only once"
 
 
 def test_full_disk_leaves_no_half_of_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

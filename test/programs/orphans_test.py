@@ -202,7 +202,7 @@ def test_renewed_certificate_stands_in_for_one_that_has_expired(
     (in_cluster / "pki/kubelet-client-current.pem").write_bytes(renewed.certificate + renewed.key)
     _, out, _ = orphans_of(*flags)
     found = {result["pod_uid"] for result in json.loads(out)}
-    assert len(found) == 3 and {"data", "leftover"} < found, "and the pod of another node"
+    assert len(found) == 3 and {"data", "leftover"} < found, "the output lacks the pod of another node"
 
 
 def test_server_that_does_not_know_the_node_may_have_its_pods(

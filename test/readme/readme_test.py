@@ -117,7 +117,7 @@ def running(command: str, folder: Path, working_directory: Path = ROOT) -> Itera
         end_group(process.pid)
         process.wait(END_TIMEOUT)
         # make may exit before its child processes.
-        wait_for("the end of all", lambda: not group_lives(process.pid), timeout=END_TIMEOUT)
+        wait_for("the end of all processes", lambda: not group_lives(process.pid), timeout=END_TIMEOUT)
 
 
 def group_lives(group: int) -> bool:
@@ -133,14 +133,14 @@ def wait_until_said(log: Path, *patterns: str) -> None:
         text = log.read_text()
         return all(re.search(pattern, text) for pattern in patterns)
 
-    wait_for(f"{patterns} in what it says", said, timeout=START_TIMEOUT, describe=log.read_text)
+    wait_for(f"{patterns} in the output", said, timeout=START_TIMEOUT, describe=log.read_text)
 
 
 @pytest.fixture
 def clean_checkout() -> Iterator[None]:
     """Provide a checkout without an earlier run, and clean it up at the end."""
     if RUN_DIR.exists():
-        pytest.skip(f"{RUN_DIR} is there: the run that it belongs to would be disturbed; `make clean` removes it")
+        pytest.skip(f"{RUN_DIR} exists: the test would disturb the run that uses it; `make clean` removes it")
     try:
         yield
     finally:

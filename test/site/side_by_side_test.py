@@ -154,7 +154,7 @@ def search(driver: Chrome, name: str, steps: int = 0) -> None:
     driver.find_element(By.TAG_NAME, "body").send_keys("/")
     box = driver.switch_to.active_element
     box.send_keys(name)
-    wait_for("the search finds something", lambda: driver.find_elements(By.CSS_SELECTOR, ".names li"))
+    wait_for("a result of the search", lambda: driver.find_elements(By.CSS_SELECTOR, ".names li"))
     box.send_keys(Keys.ARROW_DOWN * steps + Keys.ENTER)
 
 
@@ -173,7 +173,10 @@ def prefer(driver: Chrome, scheme: str) -> None:
 
 def test_keyboard_finds_a_function_by_either_name(page: Chrome) -> None:
     search(page, "sync_loop_iteration")
-    wait_for("the pair", lambda: page.current_url.endswith("code/kubelet/kubelet.html#Kubelet.sync_loop_iteration"))
+    wait_for(
+        "the pair of Go and Python",
+        lambda: page.current_url.endswith("code/kubelet/kubelet.html#Kubelet.sync_loop_iteration"),
+    )
     search(page, "podWorkers.UpdatePod")
     wait_for("Go's name", lambda: page.current_url.endswith("pod_workers.html#go-pod_workers.go-podWorkers.UpdatePod"))
 
@@ -188,7 +191,7 @@ def test_arrows_choose_among_what_was_found_and_escape_ends_the_search(page: Chr
     page.find_element(By.TAG_NAME, "body").send_keys("/")
     box = page.switch_to.active_element
     box.send_keys("relist")
-    wait_for("the search finds something", lambda: page.find_elements(By.CSS_SELECTOR, ".names li"))
+    wait_for("a result of the search", lambda: page.find_elements(By.CSS_SELECTOR, ".names li"))
     box.send_keys(Keys.ARROW_DOWN)
     chosen = [link.get_attribute("aria-selected") for link in page.find_elements(By.CSS_SELECTOR, ".names li a")]
     assert chosen[:2] == ["false", "true"]
@@ -210,7 +213,10 @@ def test_go_stands_beside_python_and_above_it_on_a_narrow_screen(page: Chrome, s
 def test_step_of_the_walkthrough_opens_the_pair_and_a_call_leads_on(page: Chrome, site: Path) -> None:
     page.get(f"file://{site}/docs/walkthrough.html")
     page.find_element(By.PARTIAL_LINK_TEXT, "Kubelet.sync_loop_iteration").send_keys(Keys.ENTER)
-    wait_for("the pair", lambda: page.current_url.endswith("code/kubelet/kubelet.html#Kubelet.sync_loop_iteration"))
+    wait_for(
+        "the pair of Go and Python",
+        lambda: page.current_url.endswith("code/kubelet/kubelet.html#Kubelet.sync_loop_iteration"),
+    )
     pair = page.find_element(By.ID, "Kubelet.sync_loop_iteration")
     pair.find_element(By.CSS_SELECTOR, ".go .highlight a").send_keys(Keys.ENTER)
     wait_for("the call in Go", lambda: page.current_url.endswith("#go-pod_workers.go-podWorkers.UpdatePod"))
@@ -222,7 +228,10 @@ def test_names_in_the_picture_of_the_architecture_open_their_pairs(page: Chrome,
     names = [link.text for link in picture.find_elements(By.TAG_NAME, "a")]
     assert {"sync_loop_iteration", "GenericPLEG", "PodWorkers.update_pod", "sync_pod"} <= set(names)
     picture.find_element(By.LINK_TEXT, "PodWorkers.update_pod").send_keys(Keys.ENTER)
-    wait_for("the pair", lambda: page.current_url.endswith("code/kubelet/pod_workers.html#PodWorkers.update_pod"))
+    wait_for(
+        "the pair of Go and Python",
+        lambda: page.current_url.endswith("code/kubelet/pod_workers.html#PodWorkers.update_pod"),
+    )
 
 
 def test_side_that_is_missing_says_why(page: Chrome, site: Path) -> None:

@@ -1,4 +1,4 @@
-"""Authenticate by client certificates and by static, bootstrap and service account tokens, or as anonymous.
+"""Authenticate users by client certificates or static, bootstrap and service account tokens, or as anonymous.
 
 The module also serves the APIs for tokens: TokenRequest, TokenReview and SelfSubjectReview.
 """

@@ -109,7 +109,7 @@ _CAUSES = {
 
 
 def invalid(kind: str, group: str, name: str, errs: Sequence[field.Error]) -> ApiError:
-    """Return error 422 with a cause for each invalid field. `kind` is the kind, not the resource, as upstream has it."""
+    """Return error 422 with a cause for each invalid field. `kind` is the kind, not the resource, as in Go."""
     causes = [{"reason": _CAUSES[err.type], "message": err.error_body(), "field": err.field} for err in errs]
     texts = list(dict.fromkeys(str(err) for err in errs))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -160,7 +160,7 @@ def kubelet_scraper(tls: ssl.SSLContext) -> Callable[[Object], str]:
         finally:
             connection.close()
         if answer.status != 200:
-            raise ValueError(f"kubelet of {node['metadata']['name']} answers {answer.status}: {text[:200]}")
+            raise ValueError(f"kubelet of {node['metadata']['name']} responds with {answer.status}: {text[:200]}")
         return text
 
     return scrape

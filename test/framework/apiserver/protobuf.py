@@ -236,13 +236,13 @@ def _value(value: int | bytes, type_: Any) -> Any:
 
 def _int(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise ValueError("a number was expected")
+        raise ValueError("the field is not a number")
     return value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("a length was expected")
+        raise ValueError("the field is not length-delimited")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Measure an attack's effect on a kubelet: its memory, its sync loop, a bystander's pod, and other clients' requests."""
+"""Measure an attack's effect on a kubelet's memory, its sync loop, a bystander's pod, and other clients' requests."""
 
 from __future__ import annotations
 

@@ -103,7 +103,9 @@ def change(
                 return None
             if err.code != 409:
                 raise
-    raise ApiError(409, "Conflict", f"{resource} {namespace}/{name} changes all the time")
+    raise ApiError(
+        409, "Conflict", f"update {resource} {namespace}/{name}: another client changes the object before each attempt"
+    )
 
 
 def find(store: Store, resource: str, name: str, namespace: str = "") -> Object | None:

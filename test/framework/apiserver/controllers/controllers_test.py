@@ -192,7 +192,7 @@ def test_a_pod_waits_for_a_node(server: APIServer) -> None:
         server.store.create("pods", pod())
         assert wait_for_event(server, "FailedScheduling")["message"] == "no nodes available to schedule pods"
         server.store.create("nodes", node(taints=[TAINT]))
-        wait_for("the other reason", lambda: len(events(server, "FailedScheduling")) == 2, TIMEOUT)
+        wait_for("the event with the other reason", lambda: len(events(server, "FailedScheduling")) == 2, TIMEOUT)
         server.store.update("nodes", node())
         wait_for_pod(server, "p", lambda it: it["spec"].get("nodeName") == "n1")
 
@@ -234,10 +234,10 @@ def test_the_more_important_pod_has_the_room_that_there_is(server: APIServer) ->
     with running(server, controllers.Scheduler()):
         for name, priority in (("first", 0), ("important", 10)):
             server.store.create("pods", pod(name, {"cpu": "3"}, priority=priority))
-        wait_for("both wait", lambda: len(events(server, "FailedScheduling")) == 2, TIMEOUT)
+        wait_for("both pods wait", lambda: len(events(server, "FailedScheduling")) == 2, TIMEOUT)
         server.store.create("nodes", node())
         wait_for_pod(server, "important", lambda it: it["spec"].get("nodeName"))
-        wait_for("the other still waits", lambda: len(events(server, "FailedScheduling")) == 3, TIMEOUT)
+        wait_for("the other pod still waits", lambda: len(events(server, "FailedScheduling")) == 3, TIMEOUT)
     assert "nodeName" not in server.store.get("pods", "first", "ns")["spec"]
 
 
@@ -247,7 +247,7 @@ def test_pods_are_spread(server: APIServer) -> None:
     with running(server, controllers.Scheduler()):
         for index in range(4):
             server.store.create("pods", pod(f"p{index}"))
-        wait_for("all are bound", lambda: len(events(server, "Scheduled")) == 4, TIMEOUT)
+        wait_for("all pods are bound", lambda: len(events(server, "Scheduled")) == 4, TIMEOUT)
     nodes = [each["spec"]["nodeName"] for each in server.store.list("pods", "ns")]
     assert sorted(nodes) == ["n1", "n1", "n2", "n2"]
 
@@ -380,8 +380,10 @@ def test_the_first_namespaces() -> None:
             assert server.store.get("serviceaccounts", "default", name)
             assert server.store.get("configmaps", "kube-root-ca.crt", name)["data"] == {"ca.crt": "CA"}
         server.store.create("namespaces", {"metadata": {"name": "new"}})
-        wait_for("its account", lambda: not is_gone(server, "serviceaccounts", "default", "new"), TIMEOUT)
-        wait_for("its CA", lambda: not is_gone(server, "configmaps", "kube-root-ca.crt", "new"), TIMEOUT)
+        wait_for(
+            "the namespace's service account", lambda: not is_gone(server, "serviceaccounts", "default", "new"), TIMEOUT
+        )
+        wait_for("the namespace's CA", lambda: not is_gone(server, "configmaps", "kube-root-ca.crt", "new"), TIMEOUT)
 
 
 def test_what_is_deleted_or_changed_comes_back(server: APIServer) -> None:
@@ -437,9 +439,9 @@ def test_a_node_that_comes_back(server: APIServer) -> None:
     collector = controllers.PodGarbageCollector(quarantine=0.3)
     with running(server, collector):
         server.store.delete("nodes", "n1")
-        wait_for("the quarantine", lambda: collector._missing, TIMEOUT)
+        wait_for("the end of the quarantine", lambda: collector._missing, TIMEOUT)
         server.store.create("nodes", node())
-        wait_for("its end", lambda: not collector._missing, TIMEOUT)
+        wait_for("the pod is gone", lambda: not collector._missing, TIMEOUT)
     assert server.store.get("pods", "p", "ns")
 
 

@@ -76,7 +76,7 @@ class PodGarbageCollector(base.WatchController):
                     for pod in self.store.list("pods", field_selector=f"spec.nodeName={node}"):
                         self._lose(pod)
         except ApiError as err:
-            # Somebody else has changed the pod, and its event leads here again.
+            # Another client has changed the pod. The event of that change makes the controller try again.
             klog.error_s(err, "Failed to delete the pods of a deleted node", node=node)
 
     def _lose(self, pod: Object) -> None:

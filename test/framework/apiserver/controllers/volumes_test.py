@@ -73,7 +73,7 @@ def wait(server: APIServer, resource: str, name: str, condition: Callable[[Objec
 
 
 def wait_gone(server: APIServer, resource: str, name: str, namespace: str = "") -> None:
-    wait_for(f"{resource} {name} gone", lambda: base.find(server.store, resource, name, namespace) is None, TIMEOUT)
+    wait_for(f"{resource} {name} is gone", lambda: base.find(server.store, resource, name, namespace) is None, TIMEOUT)
 
 
 def wait_for_event(server: APIServer, reason: str) -> Object:

@@ -40,7 +40,7 @@ class CallLog:
 
 
 def mark(path: Path, what: str) -> None:
-    """Log that something else has happened, such as a restart of the kubelet."""
+    """Log another event than a call, such as a restart of the kubelet."""
     _append(path, {"event": "mark", "what": what})
 
 

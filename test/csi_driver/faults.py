@@ -1,4 +1,4 @@
-"""Make calls fail, wait, or kill the driver, as files in a directory say. The files survive the driver.
+"""Make calls fail or wait, or kill the driver, according to files in a directory. The files survive the driver.
 
 `METHOD.json` applies to the next calls of a method, and `METHOD@VOLUME.json` to those for one volume: see Fault. A call
 that waits creates `METHOD.waiting` or `METHOD@VOLUME.waiting`, and continues when the file is removed.

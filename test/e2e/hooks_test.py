@@ -1,7 +1,7 @@
 """Test container hooks: whether and when they run, hooks that fail, and hooks that never end.
 
-A fixture creates all pods, and each test then checks its own pod, so that their waits overlap. All times are those that
-the containers write themselves.
+A fixture creates all pods, and each test then checks its own pod, so that their waits overlap. The containers record
+all times themselves.
 """
 
 from __future__ import annotations

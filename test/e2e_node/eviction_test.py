@@ -234,7 +234,7 @@ class Fleet:
         self._stack.close()
 
     def new_runtime(self, image_disk: int = 0) -> Containerd:
-        """Return a containerd with the test images, which are on a file system of `image_disk` MiB if that is given."""
+        """Return a containerd with the test images. With `image_disk`, they are on a file system of that many MiB."""
         if os.geteuid() != 0:
             pytest.fail("the node tests run as root")
         containerd = Containerd(new_run_dir())
@@ -294,7 +294,7 @@ def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def nodes(begun: dict[str, Pressed]) -> dict[str, Pressed]:
-    """Return the nodes after their pods were told to cause shortages."""
+    """Make the pods cause shortages, and return the nodes."""
     begun["memory"].let_go("hog")
     begun["disk"].let_go("writes")
     for name in APART:
@@ -574,7 +574,7 @@ def test_nobody_else_goes(nodes: dict[str, Pressed]) -> None:
     apart = nodes["apart"]
     for name in APART:
         apart.wait_until_evicted(name)
-    # Container layers are on the file system of images, so its signal is named imagefs or containerfs.
+    # Container layers are on the file system of images, so the signal for them is named imagefs or containerfs.
     found = {signal.replace("containerfs", "imagefs"): count for signal, count in apart.evictions().items()}
     assert found == {signal: 1 for signal, _ in APART.values()}
     apart.assert_others_stayed()

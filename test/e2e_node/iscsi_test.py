@@ -88,7 +88,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess], folder: Path, device: st
 
 
 def _copy_classes(classes: Path) -> None:
-    """Copy the kernel's classes, and add a host adapter that can be told to scan for disks."""
+    """Copy the kernel's classes, and add a host adapter that accepts a request to scan for disks."""
     for each in Path("/sys/class").iterdir():
         (classes / each.name).mkdir(parents=True)
         for link in each.iterdir() if each.is_dir() else ():

@@ -12,7 +12,7 @@ from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 
-# This is twice the default.
+# This number is twice the kubelet's default.
 IDS = 131072
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
 # The script makes a file in the volume, and records its IDs and the volume's owner.

@@ -71,7 +71,7 @@ class Cgroup:
         return self.directory("memory").is_dir()
 
     def identity(self) -> int:
-        """Return a number that changes when somebody removes the cgroup and creates it again."""
+        """Return a number that changes when the cgroup is removed and created again."""
         return self.directory("memory").stat().st_ino
 
     def children(self) -> set[str]:

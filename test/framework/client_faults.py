@@ -465,7 +465,7 @@ def _seen_as(call: Call) -> set[Call]:
 
 
 class ImpatientKubelet(RealKubelet):
-    """Run a kubelet that soon gives up on an API server."""
+    """Run a kubelet that gives up soon on an API server."""
 
     program = "framework.impatient_kubelet"
 

@@ -193,7 +193,7 @@ def of(node_name: str, cluster: Cluster, history: PodHistory) -> Iterator[Story]
     """Yield a node that is ready and has its driver. At the end, remove everything in any case."""
     cluster.store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"fsGroupPolicy": "None"}})
     put_growing_class(cluster, DRIVER)
-    # `syncFrequency` limits how long the kubelet takes to see that a claim has grown.
+    # `syncFrequency` limits the time until the kubelet notices that a claim has grown.
     config = {"maxPods": 300, "syncFrequency": "2s"}
     with tempfile.TemporaryDirectory(prefix="csi-") as name:
         folder = Path(name)

@@ -30,7 +30,7 @@ class DevicePlugin:
         self._program = Program("device_plugin", arguments, self.log)
 
     def offer(self, **devices: bool) -> None:
-        """Set the plugin's devices. Each device is given with whether it is healthy."""
+        """Set the plugin's devices. The value of each keyword says whether the device is healthy."""
         lines = (f"{id} {'Healthy' if healthy else 'Unhealthy'}\n" for id, healthy in devices.items())
         unfinished = self.state / ".devices"
         unfinished.write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""Make disks of files."""
+"""Create disks that are backed by files."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def claim(name: str, drivers: Sequence[str], requests: Sequence[str] = ("device"
 
 
 def allocated(drivers: Sequence[str], pods: Sequence[tuple[str, str]], node: str, request: str = "device") -> Any:
-    """Return the status of a claim as the scheduler writes it for pods, each given as its name and UID."""
+    """Return the status of a claim as the scheduler writes it for pods. Each pod is a pair of its name and UID."""
     results = [{"request": request, "driver": driver, "pool": node, "device": "some"} for driver in drivers]
     return {
         "allocation": {"devices": {"results": results}},

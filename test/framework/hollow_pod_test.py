@@ -169,7 +169,7 @@ def test_wrong_values(api: APIServer, node: HollowNode, tmp_path: Path) -> None:
         pod.exit(256)
     with pytest.raises(ValueError, match="has no container 'd': it has c"):
         pod.exit(1, container="d")
-    with pytest.raises(ValueError, match=r"no method 'RunSandbox': it is \* or one of .*RunPodSandbox"):
+    with pytest.raises(ValueError, match=r"unknown method 'RunSandbox': expected \* or one of .*RunPodSandbox"):
         node.runtime.faults.fail("RunSandbox", "no")
     with pytest.raises(ValueError, match="a function writes to stderr"):
         pod.on_exec(lambda process: 0, exit_code=1)

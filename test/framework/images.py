@@ -9,7 +9,7 @@ from framework.scripts import load_script
 
 
 def import_filler(containerd: Containerd, reference: str, mebibytes: int) -> None:
-    """Import an image of this size into a containerd. With its unpacked content it takes twice that on the disk."""
+    """Import an image of this size into a containerd. With the unpacked content it needs twice that on the disk."""
     build_images = load_script("build_images")
     layer = [build_images.Entry("filler", 0o644, bytes(mebibytes << 20))]
     archive = build_images.oci_archive(build_images.Image("filler", reference, [layer]))

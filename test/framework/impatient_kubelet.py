@@ -1,4 +1,4 @@
-"""Run a kubelet that soon gives up on an API server, and that names the calling file in each request.
+"""Run a kubelet that gives up soon on an API server, and that names the calling file in each request.
 
 Start it with `python -m framework.impatient_kubelet FLAG...`.
 """

@@ -64,7 +64,7 @@ class KubeletProcess:
             "kind": "KubeletConfiguration",
             "staticPodPath": str(self.manifests),
             "containerRuntimeEndpoint": endpoint,
-            # Few tests send it requests, and it takes a while to create a serving certificate.
+            # Few tests send the kubelet requests, and the creation of a serving certificate takes a while.
             "enableServer": False,
             "port": self.port,
             "readOnlyPort": self.read_only_port,

@@ -17,6 +17,6 @@ def load_script(name: str) -> ModuleType:
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
-    sys.modules[loader.name] = module  # The dataclasses of the script look for the types of their fields there.
+    sys.modules[loader.name] = module  # The dataclasses of the script find the types of their fields there.
     loader.exec_module(module)
     return module

@@ -17,7 +17,7 @@ class Ticks:
         self._times: set[float] = set()
 
     def look(self) -> None:
-        """Collect the recent ticks. Raise OSError if the kubelet does not answer."""
+        """Collect the recent ticks. Raise OSError if the kubelet does not respond."""
         tape = self._kubelet.debug("/debug/syncloop.json")["loop"]["tape"]
         self._times |= {at for at, case, _ in tape if case == LoopCase.SYNC and at >= self._begin}
 

@@ -1,4 +1,4 @@
-"""Serve probes of containers: respond as the request's path says, and log each request with its time.
+"""Serve probes of containers: respond as the path of the request demands, and log each request with its time.
 
     python -m framework.witness CERTIFICATE KEY
 
@@ -12,7 +12,7 @@ the path and on the number of earlier requests for exactly that path:
     /between/N/M/...       500 from the Nth time to the Mth, else 200
     /slow/N/...            200, after N seconds
     /redirect?to=URL       302
-    /unless/NAME           200 until somebody requests /set/NAME
+    /unless/NAME           200 until a request for /set/NAME
 
 The health service reports "" and services whose names begin with "good" as serving, and those whose names begin with
 "bad" as not serving. All other services are unknown.

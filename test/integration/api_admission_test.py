@@ -408,8 +408,8 @@ def test_as_many_go_as_must(small: ClusterNode, crowd: Callable[..., list[Versio
     crowd(critical(devices("needs-three", 3)))
 
     assert_preempted(small, "two")
-    # The API server may learn of the second preempted pod later than of the pod that takes its place. So the test asks
-    # the runtime.
+    # The API server may receive the end of the second preempted pod later than the start of the pod that replaces it.
+    # So the test asks the runtime.
     (gone,) = (name for name in ("one", "other") if not small.container_ids(name))
     assert_preempted(small, gone)
 

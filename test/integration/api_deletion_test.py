@@ -36,7 +36,7 @@ class Deletion:
 class Deletions:
     """Record the kubelet's deletions.
 
-    An instance takes the place of the server's audit log and passes each request on to that log.
+    An instance replaces the server's audit log and forwards each request to that log.
     """
 
     def __init__(self, node: ClusterNode) -> None:

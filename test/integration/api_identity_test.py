@@ -1,6 +1,6 @@
 """Test the certificates with which the kubelet identifies itself: late, renewed, expired and refused ones.
 
-The tests also check what the kubelet reports about them.
+The tests also check what the kubelet reports about its certificates.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> N
 
 
 def test_node_that_is_not_to_register(new_node: NewNode, cluster: Cluster) -> None:
-    """With `register-node=false` the kubelet creates no node object, but uses one that somebody else creates."""
+    """With `register-node=false` the kubelet creates no node object, but uses one that another client creates."""
     shy = new_node("shy", OFTEN, {"register-node": "false"})
     shy.write(pod("static", sleeper()))
     shy.spawn()

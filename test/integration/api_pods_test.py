@@ -63,7 +63,7 @@ def _change_stored(node: ClusterNode, name: str, change: Callable[[Object], obje
 
 
 def shown(node: ClusterNode, name: str) -> Object:
-    """Return the pod's object as the kubelet knows it."""
+    """Return the pod's object as the kubelet's server shows it."""
     return node.pods()[name].json
 
 

@@ -89,7 +89,7 @@ class Before:
         assert_history_monotonic(self._node.history.all())
 
     def assert_pods_untouched(self) -> None:
-        """Check the same, but allow changed conditions in mirror pods.
+        """Check that no pod was disturbed, as `assert_untouched` does, but allow changed conditions in mirror pods.
 
         Without the API server the new kubelet cannot read the former conditions of its static pods.
         """

@@ -108,7 +108,7 @@ class Shaker:
                 self._delete(wanted, None)
                 self.wanted[index] = self._create(f"{wanted.name.rpartition('.')[0] or wanted.name}.{count}")
             case "force":
-                # Another pod takes the name at once.
+                # Another pod gets the name at once.
                 self._delete(wanted, 0)
                 self.wanted[index] = self._create(wanted.name)
 

@@ -147,7 +147,7 @@ def history(cluster: Cluster) -> Iterator[PodHistory]:
 def runtime_round(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[runtime_faults.Round]:
-    """Yield the file's node, whose runtime calls go wrong in the way that the file's KIND gives."""
+    """Yield the file's node, whose runtime calls fail in the way that the file's KIND names."""
     with runtime_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
         yield life
 
@@ -156,14 +156,14 @@ def runtime_round(
 def client_round(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[client_faults.Round]:
-    """Yield the file's node, whose API server calls go wrong in the way that the file's KIND gives."""
+    """Yield the file's node, whose API server calls fail in the way that the file's KIND names."""
     with client_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
         yield life
 
 
 @pytest.fixture(scope="module")
 def plugin_round(request: pytest.FixtureRequest) -> Iterator[plugin_faults.Round]:
-    """Yield the file's node, whose plugin calls go wrong in the ways that the file's KINDS give."""
+    """Yield the file's node, whose plugin calls fail in the ways that the file's KINDS name."""
     # The path of a Unix socket must be short.
     with (
         tempfile.TemporaryDirectory(prefix="plug-") as folder,

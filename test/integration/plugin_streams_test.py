@@ -1,4 +1,4 @@
-"""Test plugin streams that go wrong: the kubelet and other pods survive, and the pod recovers."""
+"""Test plugin streams that fail: the kubelet and other pods survive, and the pod recovers."""
 
 from __future__ import annotations
 

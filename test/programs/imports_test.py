@@ -1,4 +1,4 @@
-"""Test which modules a kubelet without an API server and without a server of its own imports."""
+"""Test which modules a kubelet imports that has neither an API server nor its own server."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Watch(Protocol):
     def __iter__(self) -> Iterator[WatchEvent]: ...
 
     def pending(self) -> Iterator[WatchEvent]:
-        """Yield the changes that have come and that nobody has received, without waiting.
+        """Yield the changes that have arrived and that the caller has not received yet, without waiting.
 
         Every finished write is among them.
         """
@@ -257,7 +257,7 @@ class Store(Protocol):
         """Watch a resource. Without a resource version, the watch begins with ADDED for all existing objects."""
 
     def watch_several(self, resources: Sequence[str]) -> Watch:
-        """Watch several resources. The changes come in their order, after ADDED for all existing objects."""
+        """Watch several resources. Changes arrive in the order of the writes, after ADDED for all existing objects."""
 
 
 class Controller(Protocol):

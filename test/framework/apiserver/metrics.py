@@ -167,7 +167,7 @@ def kubelet_scraper(tls: ssl.SSLContext) -> Callable[[Object], str]:
 
 
 def parse(text: str, now: float) -> _Sample:
-    """Parse a page of metrics. Raise ValueError if the page is something else."""
+    """Parse a page of metrics. Raise ValueError if the text is not such a page."""
     sample = _Sample(now)
     for family in text_string_to_metric_families(text):
         for entry in family.samples:

@@ -127,7 +127,7 @@ def _checked_answer(request: Request, backend: socket.socket) -> bytes:
 class TLSClientConn(WaitingConn):
     """Use a connection with the standard library's TLS without blocking.
 
-    It may lose data that arrives after the end of its own direction.
+    The connection may lose data that arrives after the end of its own direction.
     """
 
     def __init__(self, secured: ssl.SSLSocket) -> None:
@@ -157,8 +157,9 @@ class TLSClientConn(WaitingConn):
                 self._wait(_event(err))
 
     def shutdown_write(self) -> None:
-        # `unwrap` sends the end of this side, and then expects that of the other side, which has not come yet. If data
-        # has come instead, that is an error, which ends the connection. The standard library cannot send the end alone.
+        # `unwrap` sends the end of this side, and then expects the end of the other side, which has not arrived yet. If
+        # data arrives instead, that is an error, which ends the connection. The standard library cannot send the end
+        # alone.
         with contextlib.suppress(ssl.SSLWantReadError):
             self._secured.unwrap()
 

@@ -120,7 +120,10 @@ class Registry:
         return entry
 
     def selection(self, resource: Resource, label_selector: str, field_selector: str) -> Filter | None:
-        """Return a filter for the request's selectors, or None if it selects everything. Raise ApiError 400."""
+        """Return a filter for the request's selectors, or None if it selects everything.
+
+        Raise ApiError 400 if a selector is invalid.
+        """
         try:
             labels = parse_label_selector(label_selector)
             fields = parse_field_selector(field_selector)

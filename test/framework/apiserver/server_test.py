@@ -769,7 +769,7 @@ def test_https_shows_who_the_client_is(tmp_path: Path) -> None:
     with APIServer(ssl_context=context, audit=lambda request, _: seen.append(request.peer_certificate)) as api:
         assert api.url == f"https://127.0.0.1:{api.port}"
         trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-        with pytest.raises(ssl.SSLError):  # A client that trusts nobody does not disturb the others.
+        with pytest.raises(ssl.SSLError):  # A client that rejects every certificate does not disturb the others.
             http.client.HTTPSConnection("127.0.0.1", api.port, context=ssl.create_default_context()).connect()
         for name in (None, "somebody"):
             if name is not None:

@@ -232,7 +232,7 @@ class Storage:
         return watcher
 
     def watch_several(self, resources: Sequence[str]) -> Watcher:
-        """Watch several resources. The changes come in their order, after all existing objects."""
+        """Watch several resources. The changes arrive in the order of the writes, after all existing objects."""
         watcher = Watcher(self, resources)
         with self._lock:
             watcher.version = self._version

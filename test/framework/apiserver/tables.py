@@ -80,7 +80,7 @@ def _partial(obj: Object) -> Object:
 
 
 class Table(Form):
-    """Encode rows with upstream's columns. `include` says what comes with each row: Metadata, Object or None."""
+    """Encode rows with upstream's columns. `include` names what accompanies each row: Metadata, Object or None."""
 
     def __init__(self, resource: Resource, include: str) -> None:
         super().__init__(resource)

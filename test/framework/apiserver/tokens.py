@@ -157,7 +157,7 @@ def _encode_json(value: Mapping[str, Any]) -> str:
 
 
 def _decode_json(text: str) -> dict[str, Any]:
-    """Decode a JSON object. Raise ValueError if it is something else."""
+    """Decode a JSON object. Raise ValueError if the text is not a JSON object."""
     value = json.loads(_decode(text))
     if not isinstance(value, dict):
         raise ValueError("not an object")

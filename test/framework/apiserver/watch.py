@@ -1,4 +1,4 @@
-"""Deliver the changes of the selected objects as they come, to HTTP clients and to code in this process.
+"""Deliver the changes of the selected objects as they occur, to HTTP clients and to code in this process.
 
 Go: k8s.io/apiserver/pkg/storage/cacher, pkg/endpoints/handlers/watch.go
 """

@@ -68,8 +68,8 @@ class WatchController:
                 with self._lock:
                     self.handle(resource, event)
             except (ApiError, codec.DecodeError) as err:
-                # Either somebody has deleted or changed the object, and the next event will report that; or the object
-                # does not have the expected form, and the controller leaves it alone.
+                # Either another client has deleted or changed the object, and the next event will report that; or the
+                # object does not have the expected form, and the controller leaves it alone.
                 metadata = event.object["metadata"]
                 klog.v(2).info_s(
                     "Controller failed", controller=self.name, resource=resource, name=metadata["name"], err=str(err)

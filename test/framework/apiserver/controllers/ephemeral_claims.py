@@ -22,7 +22,7 @@ class EphemeralClaims(base.WatchController):
                 self._make_claims(event.object)
             return
         owner = _pod_uid(event.object)
-        if gone and owner is not None:  # Somebody else has deleted the claim, but its pod still needs it.
+        if gone and owner is not None:  # Another client has deleted the claim, but its pod still needs it.
             for pod in self.store.list("pods", metadata["namespace"]):
                 if pod["metadata"]["uid"] == owner and not pod["metadata"].get("deletionTimestamp"):
                     self._make_claims(pod)

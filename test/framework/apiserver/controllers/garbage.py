@@ -136,7 +136,7 @@ class GarbageCollector(base.WatchController):
         namespace = node.namespace if resource.namespaced else ""
         owner = self._nodes.get(reference["uid"])
         if owner is None:
-            # The owner may be so new that its event has not come yet.
+            # The owner may be so new that its event has not arrived yet.
             found = base.find(self.store, resource.plural, reference["name"], namespace)
             owner = Node(resource.plural, found["metadata"]) if found is not None else None
         if owner is None or owner.uid != reference["uid"]:

@@ -58,7 +58,7 @@ class Scheduler(base.WatchController):
         self._nodes: dict[str, Object] = {}
         # Each value describes the occupied parts of a node. It is created on demand.
         self._infos: dict[str, framework.NodeInfo] = {}
-        # Both maps have UIDs as keys: of pods that occupy a node, and of pods that wait for one.
+        # The keys of both maps are UIDs: those of pods that occupy a node, and those of pods that wait for a node.
         self._placed: dict[str, Placed] = {}
         self._waiting: dict[str, Object] = {}
         # The value is the last message about the waiting pod with this UID.

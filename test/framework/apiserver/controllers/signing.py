@@ -38,7 +38,8 @@ class Policy:
     fail: bool = False
     sign: bool = True
     lifetime: datetime.timedelta = datetime.timedelta(days=365)
-    # In tests of the rotation, this is the lifetime of a certificate whatever its request wants. It may be very short.
+    # In tests of the rotation, each certificate gets this lifetime, regardless of its request. The lifetime may be very
+    # short.
     forced_lifetime: datetime.timedelta | None = None
 
 

@@ -338,7 +338,7 @@ def reactions(rounds: int = 10) -> dict[str, float]:
 
 
 def probed_pod(name: str, patient: Patient) -> v1.Pod:
-    """Return a pod with the probe that its name contains."""
+    """Return a pod with the kind of probe that the pod's name contains."""
     pod = api_bench.new_pod(name)
     action = v1.HTTPGetAction(path="/", port=patient.server_port)
     probe = v1.Probe(http_get=action, period_seconds=1, timeout_seconds=1, failure_threshold=1)

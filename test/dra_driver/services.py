@@ -44,7 +44,7 @@ class Work:
     def handle(self, method: str, request: Any, context: Any, each: Callable[[Any, Any], None], answer: Any) -> Any:
         """Log a call, and do its work for each of the claims.
 
-        A fault of the call ends it. A fault of a claim becomes the error of that claim.
+        A fault of the call ends the whole call. A fault of a claim becomes the error of that claim.
         """
         call = self.log.begin(method, json_format.MessageToDict(request, preserving_proto_field_name=True))
         try:

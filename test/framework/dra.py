@@ -1,4 +1,4 @@
-"""Run the tests' DRA driver as a process, and create claims with allocated devices of it."""
+"""Run the tests' DRA driver as a process, and create claims with allocated devices of the driver."""
 
 from __future__ import annotations
 

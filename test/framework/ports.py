@@ -6,7 +6,7 @@ import random
 import socket
 
 # The range is below the ports that systems choose for connections and for port 0. So the system assigns none of these
-# ports between our choice and its use.
+# ports between the choice of a port and its use.
 _PORTS = range(20000, 30000)
 # For each chosen port, a bound socket keeps other processes from choosing it until this process ends.
 _given: dict[int, socket.socket] = {}

@@ -204,7 +204,9 @@ class Replay:
         results.set(kubecontainer.ContainerID(self.manager.type(), container_id), result, self.pod)
 
     def wait_for_stops(self, number: int) -> None:
-        """Wait until this many containers are stopping, or wait for others to stop."""
+        """Wait until this many threads wait on the clock. Each stops a container, or waits until other containers have
+        stopped.
+        """
         self.clock.wait_for_waiters(number)
 
     def _status(self) -> kubecontainer.PodStatus:

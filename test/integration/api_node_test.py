@@ -51,7 +51,7 @@ def without_heartbeats(found: Object) -> Object:
 
 
 def wait_for_heartbeats(node: ClusterNode, count: int = 2) -> Object:
-    """Wait until the node has been reported `count` more times, and return it."""
+    """Wait until the kubelet has reported the node `count` more times, and return the node."""
     for _ in range(count):
         last = heartbeat(api(node))
         wait_for_later_heartbeat(node, last)

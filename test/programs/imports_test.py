@@ -1,4 +1,4 @@
-"""Test which modules a kubelet imports that has neither an API server nor its own server."""
+"""Test which modules are imported by a kubelet without an API server and without its own server."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def server_context(certificate: Path, key: Path, client_authority: Path) -> ssl.
     """Return a TLS context for a server. Clients may have a certificate of this authority or none.
 
     The context accepts an expired client certificate, so that the client gets 401 and not a TLS alert. The server must
-    check it.
+    check the expiry.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

@@ -56,7 +56,7 @@ def bystander(container: Mapping[str, Any], *handlers: Mapping[str, object]) -> 
 
 @dataclass
 class Seen:
-    """Hold the measurements of some time. Times are in seconds, memory in MiB."""
+    """Hold the measurements of a period. Times are in seconds, memory in MiB."""
 
     late: float = 0.0  # `late` is the worst lateness of the loop's ticks.
     idle_late: float = 0.0  # `idle_late` is the worst lateness of an idle process.

@@ -1,4 +1,4 @@
-"""Taint nodes by their conditions, and mark nodes that have fallen silent.
+"""Taint nodes by their conditions, and mark nodes that no longer report.
 
 Go: pkg/controller/nodelifecycle/node_lifecycle_controller.go. Pods that do not tolerate such a taint stay, because
 the controller that evicts them is not part of this package.

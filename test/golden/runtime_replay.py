@@ -204,9 +204,7 @@ class Replay:
         results.set(kubecontainer.ContainerID(self.manager.type(), container_id), result, self.pod)
 
     def wait_for_stops(self, number: int) -> None:
-        """Wait until this many threads wait on the clock. Each stops a container, or waits until other containers have
-        stopped.
-        """
+        """Wait until this many threads wait on the clock: to stop a container, or for the stop of others."""
         self.clock.wait_for_waiters(number)
 
     def _status(self) -> kubecontainer.PodStatus:

@@ -292,7 +292,7 @@ def test_slow_api_server(node: ClusterNode, witness: Version, cluster: Cluster) 
 
 
 def test_busy_api_server(node: ClusterNode, witness: Version, cluster: Cluster) -> None:
-    """The kubelet repeats a refused call after the time that the API server named, and writes nothing else meanwhile."""
+    """The kubelet repeats a refused call after the time that the API server named, and writes nothing meanwhile."""
     only: Filter = {"verb": ("get", "patch", "delete"), "resource": "pods", "user": user(node), "times": 3}
     with cluster.faults.status(429, retry_after=1, **only) as busy:
         node.create(pod("busy", sleeper()))

@@ -1,4 +1,4 @@
-"""Measure the kubelet's cost with an API server: pods from there, their statuses, and an idle node.
+"""Measure the kubelet's cost with an API server: pods from the API server, their statuses, and an idle node.
 
 The API server and the fake runtime are separate processes, so that the figures are the kubelet's alone. Times are from
 a request of the benchmark until its watch shows the result.

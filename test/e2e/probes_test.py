@@ -1,8 +1,8 @@
 """Test probes of static pods and of API pods: each sentence that the documentation has about them.
 
-Each probed container has a witness beside it: a server in the same pod that answers as the probe's path says, and whose
-log has the time of each request (see framework/witness.py). All times come from the containers' logs. A fixture creates
-all pods, and each test then checks its own pod.
+Each probed container has a witness beside it: a server in the same pod that responds as the path of the probe demands,
+and whose log has the time of each request (see framework/witness.py). All times come from the containers' logs. A
+fixture creates all pods, and each test then checks its own pod.
 
 - liveness, readiness, startup; by exec, httpGet, tcpSocket, gRPC: test_all_kinds_of_probes_pass_by_each_action,
   test_liveness_fails_by_each_action, test_readiness_fails_by_each_action, test_startup_fails_by_each_action

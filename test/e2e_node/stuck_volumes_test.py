@@ -125,7 +125,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
 
 def events(kubelet: KubeletProcess, reason: str, text: str) -> list[str]:
-    """List the log lines of such events. A standalone node records its events only in its log."""
+    """List the log lines of events with this reason and text. A standalone node records its events only in its log."""
     lines = kubelet.log.read_text().splitlines()
     return [line for line in lines if f'reason="{reason}"' in line and text in line]
 

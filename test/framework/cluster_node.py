@@ -24,8 +24,8 @@ T = TypeVar("T")
 class ClusterMember(KubeletProcess):
     """Run a kubelet that belongs to a cluster. `history` records every state of the cluster's pods.
 
-    Methods that take the name in a manifest in KubeletProcess take the pod's name in the cluster here. The name of a
-    mirror pod is the name in the manifest with `-NODE` appended.
+    A method of KubeletProcess gets the name of a pod from its manifest. Here it gets the pod's name in the cluster. The
+    name of a mirror pod is the name in the manifest with `-NODE` appended.
     """
 
     cluster: Cluster

@@ -89,7 +89,8 @@ class HollowKubelet(KubeletProcess):
     def wait_until_containers_are_old(self) -> None:
         """Wait until all containers have run for more than ten seconds.
 
-        As upstream, a kubelet treats containers that started less than ten seconds before it as new.
+        A kubelet, like the Go kubelet, treats a container as new if it started less than ten seconds before the
+        kubelet.
         """
 
         def look() -> bool:

@@ -1,4 +1,4 @@
-"""Test API server calls that get a refusal with code 200: the kubelet and other pods survive, and all recovers."""
+"""Test API server calls that are refused with code 200: the kubelet and other pods survive, and everything recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test plugins of all kinds together: the kubelet finds their sockets, even after a kill, and forgets gone plugins."""
+"""Test plugins of all kinds together: the kubelet finds their sockets, even after a kill, and drops missing plugins."""
 
 from __future__ import annotations
 

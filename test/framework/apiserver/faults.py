@@ -165,7 +165,7 @@ class Faults:
         return self.slow(threading.TIMEOUT_MAX, **selected)
 
     def status(self, code: int, retry_after: int | None = None, message: str = "", **selected: Unpack[Filter]) -> Fault:
-        """Answer with an error of this code. `retry_after`, in seconds, becomes the Retry-After header."""
+        """Respond with an error of this code. `retry_after`, in seconds, becomes the Retry-After header."""
         fault = _Status(self, f"status {code}", selected)
         fault.error = _error(code, retry_after, message)
         return self._add(fault)
@@ -208,7 +208,7 @@ class Faults:
         return self._add(_CutAnswer(self, "answer", selected))
 
     def stale_lists(self, version: int | None = None, **selected: Unpack[Filter]) -> Fault:
-        """Answer lists and gets that accept old data with the objects of this version, by default the present one."""
+        """Return the objects of this version, by default the present one, for lists and gets that accept old data."""
         fault = _Stale(self, "stale", selected)
         fault.version = self.version() if version is None else version
         return self._add(fault)

@@ -608,7 +608,8 @@ def decode_body(
 ) -> tuple[Object, list[str]]:
     """Return the object in a request, and a strict decoder's errors of its text.
 
-    Raise ApiError 400 or 415. The function does not check the object's kind.
+    Raise ApiError 400 for an invalid body, and 415 for an unsupported form or kind. The function does not check the
+    object's kind.
     """
     faults: list[str] = []
     try:

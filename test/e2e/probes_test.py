@@ -194,7 +194,7 @@ def timing() -> Manifest:
 
 
 def killed() -> Manifest:
-    """Return a pod whose container is killed by its third failed probe in a row, and passes its probes afterwards.
+    """Return a pod whose container is killed after its third failed probe in a row, and passes its probes afterwards.
 
     The container ignores SIGTERM for 30 s, unless it is killed before.
     """

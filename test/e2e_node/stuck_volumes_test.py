@@ -1,4 +1,4 @@
-"""Test volumes that cannot be unmounted and orphaned pod directories: what the kubelet reports, and the remedies."""
+"""Test volumes that cannot be unmounted, and orphaned pod directories: what the kubelet reports, and the remedies."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Link:
         self._carries.clear()
 
     def mend(self, *, lost: bool) -> None:
-        """Forward data again, also the delayed data. If `lost` is true, close all connections instead."""
+        """Forward data again, including the delayed data. If `lost` is true, close all connections instead."""
         if lost:
             self._cut()
         self._carries.set()

@@ -1,4 +1,4 @@
-"""Test, with a kubelet inside the test's process, what its memory still holds after its pods are gone."""
+"""Test that a kubelet inside the test's process holds no objects of its pods after they are gone."""
 
 from __future__ import annotations
 

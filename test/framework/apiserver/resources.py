@@ -363,7 +363,7 @@ RESOURCES: tuple[Resource, ...] = (
 # Other servers serve these groups.
 AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
-# The resource is that of the stored form. For events it is the core group's.
+# Each plural maps to the resource of the stored form. For events that is the core group's resource.
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
 # The server stores objects of these resources.
 STORED = tuple(each for each in BY_PLURAL.values() if "delete" in each.verbs)

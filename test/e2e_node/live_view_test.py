@@ -95,7 +95,8 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
     page.wait_for_state(name, "stuck")
     page.wait("the cause", lambda: "Its container payments ended with exit code 1" in page.sentence(name))
     page.wait(
-        "the container's last log line", lambda: 'its last output was "cannot reach database db:5432"' in page.sentence(name)
+        "the container's last log line",
+        lambda: 'its last output was "cannot reach database db:5432"' in page.sentence(name),
     )
     page.click(name)
     page.wait("the evidence of the cause", lambda: "last line of its log" in page.text(f"{page.card(name)} .evidence"))

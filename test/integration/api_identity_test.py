@@ -402,7 +402,7 @@ NOT_ACCEPTED = r"Unauthorized: Post \S+/api/v1/nodes\S+ the server does not acce
         ),
         pytest.param(
             lambda cluster: cluster.node_kubeconfig(NODE, timedelta(hours=-1)),
-            NOT_ACCEPTED + rf"'{USER}', which ended 20\d\d-\S+Z",
+            NOT_ACCEPTED + rf"'{USER}', which expired on 20\d\d-\S+Z",
             id="expired",
         ),
         pytest.param(

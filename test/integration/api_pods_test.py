@@ -33,7 +33,7 @@ def unreadable(node: ClusterNode) -> Version:
     node.create(pod("unreadable", sleeper()))
     (before,) = node.wait_for_api_running("unreadable")
     make_unreadable(node, "unreadable")
-    node.wait_for_log("Unable to decode an object", "default/unreadable", "terminationGracePeriodSeconds")
+    node.wait_for_log("Failed to decode an object", "default/unreadable", "terminationGracePeriodSeconds")
     with node.unseen():
         for phase in ("Succeeded", "Failed"):
             name = f"seen-{phase.lower()}"
@@ -362,7 +362,7 @@ def test_pod_that_cannot_be_read_is_neither_lost_nor_in_the_way(node: ClusterNod
 
 @pytest.mark.usefixtures("unreadable")
 def test_pod_that_cannot_be_read_at_first_runs_when_it_can(node: ClusterNode) -> None:
-    node.wait_for_log("Unable to decode an object", "default/mended", "terminationGracePeriodSeconds")
+    node.wait_for_log("Failed to decode an object", "default/mended", "terminationGracePeriodSeconds")
     node.wait_for_api_running("readable")
     node.wait_for_api_event("mended", "WaitingForResources", "parts of the pod cannot be decoded")
     assert node.container_ids("mended") == [] and status_patches(node, "mended") == 0

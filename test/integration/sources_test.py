@@ -124,7 +124,7 @@ def test_second_pod_of_one_name_is_refused(kubelet: HollowKubelet) -> None:
     kubelet.write_text("second.json", yaml_of(pod("good", sleeper("other"))))
 
     first, second = kubelet.manifests / "good.json", kubelet.manifests / "second.json"
-    fault = f'{second}: metadata.name: the pod \\"{good.name}\\" is in {first} as well'
+    fault = f'{second}: metadata.name: the pod \\"{good.name}\\" is also in {first}'
     kubelet.wait_for_log("Event occurred", 'reason="FailedValidation"', fault)
     kubelet.wait_for_event("good", "FailedValidation", "due to duplicate pod name")
     others_go_on(kubelet, "beside-second")

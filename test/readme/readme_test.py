@@ -1,7 +1,7 @@
-"""Run the commands of README.md in the checkout, as a new user would.
+"""Test the commands of README.md and of the documents for newcomers: run them in the checkout as they are written.
 
-The test changes only names outside the checkout: the machine's containerd, /etc/kubernetes and /var/lib/kubelet. Blocks
-in languages other than `sh` have placeholders, and cannot be run.
+The tests replace only the names of things outside of the checkout: the machine's containerd, /etc/kubernetes and
+/var/lib/kubelet. Blocks whose language is not `sh` contain placeholders, so no test runs them.
 """
 
 from __future__ import annotations
@@ -24,42 +24,46 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 RUN_DIR = ROOT / ".run"
-# These are the timeouts of a command, of a start until the pods run, and of the end of a command. The machine may be
-# busy.
+# The machine may be busy, so these limits, in seconds, are long: for one command, for a start until the pods run, and
+# for a stop.
 COMMAND_TIMEOUT = 300.0
 START_TIMEOUT = 300.0
 END_TIMEOUT = 60.0
-# The values count the tested blocks below each heading.
+START = "README.md", "Start"
+OWN_CONTAINERD = "docs/getting-started.md", "On a VM, with your own containerd"
+CLUSTER = "docs/getting-started.md", "In a cluster"
+HOLLOW_NODES = "docs/hollow-nodes.md", "Hollow nodes"
+FIND_A_FUNCTION = "docs/beside-go.md", "Find a function"
+# The tests run this number of blocks of commands from each chapter of a document.
 BLOCKS = {
-    "A kubelet in Python": 1,
-    "On a VM, with your own containerd": 3,
-    "In a cluster": 5,
-    "Hollow nodes": 1,
-    "Beside the Go source": 1,
+    START: 1,
+    OWN_CONTAINERD: 3,
+    CLUSTER: 5,
+    HOLLOW_NODES: 1,
+    FIND_A_FUNCTION: 1,
 }
+# A heading of the first or the second level begins a chapter. Deeper headings do not.
+PARTS = re.compile(r"^##? ([^\n]*)$|^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def blocks() -> dict[str, list[str]]:
-    """Return the blocks of commands in README.md by heading."""
-    found: dict[str, list[str]] = {}
-    heading = ""
-    readme = (ROOT / "README.md").read_text()
-    for title, language, text in re.findall(r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE):
-        if title:
-            heading = title
-        elif language == "sh":
-            found.setdefault(heading, []).append(text)
+def blocks() -> dict[tuple[str, str], list[str]]:
+    """Return the blocks of commands, by document and chapter."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for document in dict.fromkeys(document for document, _ in BLOCKS):
+        chapter = ""
+        for title, language, text in PARTS.findall((ROOT / document).read_text()):
+            if title:
+                chapter = title
+            elif language == "sh":
+                found.setdefault((document, chapter), []).append(text)
     return found
 
 
-def block(heading: str, number: int, others: Mapping[str, str] | None = None) -> str:
-    """Return a block in which other names replace the names outside the checkout.
-
-    The block must contain each of these names.
-    """
-    text = blocks()[heading][number]
+def block(chapter: tuple[str, str], number: int, others: Mapping[str, str] | None = None) -> str:
+    """Return one block, with other names for things outside of the checkout. The block must contain each name."""
+    text = blocks()[chapter][number]
     for name, other in (others or {}).items():
-        assert name in text, f"{name} is not in block {number} of {heading}"
+        assert name in text, f"{name} is not in block {number} of {chapter}"
         text = text.replace(name, other)
     return text
 
@@ -72,13 +76,13 @@ class Shell:
         self._working_directory = working_directory
 
     def run(self, commands: str) -> str:
-        """Return the output. Raise AssertionError if a command fails."""
+        """Return the output of the commands. Raise AssertionError if a command fails."""
         with self.log.open("w") as log:
             process = start(f"set -x -o pipefail\n{commands}", self._working_directory, log)
             try:
                 code = process.wait(COMMAND_TIMEOUT)
             finally:
-                end_group(process.pid)  # This also ends the background processes of the commands.
+                end_group(process.pid)  # The commands may have left processes in the background.
                 process.wait()
         said = self.log.read_text()
         assert code == 0, said
@@ -86,7 +90,7 @@ class Shell:
 
 
 def start(commands: str, working_directory: Path, out: IO[str]) -> subprocess.Popen[bytes]:
-    """Start a shell in its own process group, which contains all of its children."""
+    """Start a shell in a new process group, which all its child processes join."""
     return subprocess.Popen(
         ["bash", "-euc", commands],
         cwd=working_directory,
@@ -106,7 +110,7 @@ def end_group(group: int) -> None:
 
 @contextmanager
 def running(command: str, folder: Path, working_directory: Path = ROOT) -> Iterator[Path]:
-    """Run a command until the end of the block, and provide the file with its output."""
+    """Start a command, and yield the file with its output. Later stop the command and all its processes."""
     log = folder / "running.log"
     with log.open("w") as out:
         process = start(command, working_directory, out)
@@ -116,7 +120,7 @@ def running(command: str, folder: Path, working_directory: Path = ROOT) -> Itera
     finally:
         end_group(process.pid)
         process.wait(END_TIMEOUT)
-        # make may exit before its child processes.
+        # Make ends before the processes that it started.
         wait_for("the end of all processes", lambda: not group_lives(process.pid), timeout=END_TIMEOUT)
 
 
@@ -138,9 +142,9 @@ def wait_until_said(log: Path, *patterns: str) -> None:
 
 @pytest.fixture
 def clean_checkout() -> Iterator[None]:
-    """Provide a checkout without an earlier run, and clean it up at the end."""
+    """Skip the test if a run is using the checkout. Later remove everything that the test made in the checkout."""
     if RUN_DIR.exists():
-        pytest.skip(f"{RUN_DIR} exists: the test would disturb the run that uses it; `make clean` removes it")
+        pytest.skip(f"{RUN_DIR} exists, and its run must not be disturbed; `make clean` removes it")
     try:
         yield
     finally:
@@ -150,11 +154,11 @@ def clean_checkout() -> Iterator[None]:
 
 
 def test_each_block_is_run_here() -> None:
-    assert {heading: len(found) for heading, found in blocks().items()} == BLOCKS
+    assert {chapter: len(found) for chapter, found in blocks().items()} == BLOCKS
 
 
 def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
-    commands = [line.partition("#")[0].strip() for line in block("A kubelet in Python", 0).splitlines()]
+    commands = [line.partition("#")[0].strip() for line in block(START, 0).splitlines()]
     assert commands == ["make run", "make cluster", "make test"]
     with running("make run", tmp_path) as log:
         wait_until_said(log, r"default/hello-local +1/1 +Running", r"default/job-local +0/1 +Completed")
@@ -169,10 +173,10 @@ def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
         wait_until_said(log, "is Ready after")
         assert manifest.exists()
         shell = Shell(tmp_path)
-        first, *rest = [block("In a cluster", number) for number in range(BLOCKS["In a cluster"])]
+        first, *rest = [block(CLUSTER, number) for number in range(BLOCKS[CLUSTER])]
         settings, _, first = first.partition("\n")
         for commands_of_block in (first, *rest):
-            # On a busy machine, new pods may start later than kubectl's timeout.
+            # On a busy machine new pods take longer than kubectl waits by default.
             patient = commands_of_block.replace("kubectl wait ", f"kubectl wait --timeout={START_TIMEOUT:.0f}s ")
             said = shell.run(f"{settings}\n{patient.replace('kubectl top', retried('kubectl top'))}")
         assert "/proxy/debug/syncloop" in said
@@ -181,24 +185,23 @@ def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
 
 
 def retried(command: str) -> str:
-    """Repeat a command, because the statistics of a new pod are not available at once."""
+    """Return the command in a loop, because kubectl fails while a new pod has no statistics yet."""
     return f"timeout 60 bash -c 'until \"$@\"; do sleep 1; done' - {command}"
 
 
 def test_on_a_machine_with_a_containerd_of_its_own(clean_checkout: None, tmp_path: Path) -> None:
-    heading = "On a VM, with your own containerd"
     containerd = Containerd(new_run_dir())
     containerd.start()
     socket, etc, root = "/run/containerd/containerd.sock", tmp_path / "kubernetes", containerd.run_dir / "kubelet"
     names = {socket: str(containerd.socket)}
     shell = Shell(tmp_path)
     try:
-        prepare, _, run = block(heading, 0, names).rstrip().rpartition("\n")
+        prepare, _, run = block(OWN_CONTAINERD, 0, names).rstrip().rpartition("\n")
         shell.run(prepare)
         with running(run, tmp_path) as log:
             wait_until_said(log, r"default/hello-local +1/1 +Running")
         subprocess.run(["make", "clean"], cwd=ROOT, check=True, timeout=COMMAND_TIMEOUT)
-        configure, _, start = block(heading, 1, {**names, "/etc/kubernetes": str(etc)}).rstrip().rpartition("\n")
+        configure, _, start = block(OWN_CONTAINERD, 1, {**names, "/etc/kubernetes": str(etc)}).rstrip().rpartition("\n")
         shell.run(configure)
         port, health = free_port(), free_port()
         with (etc / "kubelet.yaml").open("a") as config:
@@ -210,7 +213,7 @@ def test_on_a_machine_with_a_containerd_of_its_own(clean_checkout: None, tmp_pat
         with running(f"{start} {elsewhere}", tmp_path) as log:
             shutil.copy(ROOT / "examples" / "hello.yaml", etc / "manifests")
             wait_until_said(log, 'probe="readiness" status="ready" pod="default/hello-')
-            look = block(heading, 2, {"10255": str(port), "/etc/kubernetes": str(etc)})
+            look = block(OWN_CONTAINERD, 2, {"10255": str(port), "/etc/kubernetes": str(etc)})
             said = shell.run(re.sub("(explain (node|pod .*))$", rf"\1 --root-dir={root}", look, flags=re.MULTILINE))
         assert "It is running and ready." in said
         assert re.search(rf"^readOnlyPort +{port} ", said, re.MULTILINE)
@@ -222,7 +225,7 @@ def test_hollow_node(tmp_path: Path) -> None:
     for name in (".venv", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     port = free_port()
-    commands = block("Hollow nodes", 0, {"10265": str(port)})
+    commands = block(HOLLOW_NODES, 0, {"10265": str(port)})
     with running(commands, tmp_path, tmp_path) as log:
         wait_for("the pods", lambda: pods_are_running(port), timeout=START_TIMEOUT, describe=log.read_text)
 
@@ -239,5 +242,5 @@ def pods_are_running(port: int) -> bool:
     ]
 
 
-def test_name_that_is_looked_for(tmp_path: Path) -> None:
-    assert "kubelet/kubelet.py:Kubelet.sync_loop_iteration" in Shell(tmp_path).run(block("Beside the Go source", 0))
+def test_function_is_found(tmp_path: Path) -> None:
+    assert "kubelet/kubelet.py:Kubelet.sync_loop_iteration" in Shell(tmp_path).run(block(FIND_A_FUNCTION, 0))

@@ -1,4 +1,4 @@
-"""Render the map from the Go sources as tables: counts by package, and docs/go-python-map.md."""
+"""The map from the Go sources as tables: counts by package, and docs/go-python-map.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import go_map
 TABLE = go_map.ROOT / "docs/go-python-map.md"
 
 
-# The columns count the functions in each state, and the types and groups of constants that exist here.
+# Functions in each state, and how many of the types and of the groups of constants are here.
 COLUMNS = (*go_map.STATES, "types and constants")
 
 
 def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
-    """Return a header, a row for each Go package and a total, all as text."""
+    """A header, a row for each Go package and a sum, all as text."""
     packages: dict[str, list[go_map.Row]] = {}
     for row in sorted(result.current(), key=lambda row: row.declaration.package):
         packages.setdefault(row.declaration.package, []).append(row)
@@ -23,7 +23,7 @@ def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
 
 
 def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
-    """Return docs/go-python-map.md: counts by package, and the Python counterpart of each Go file that has one."""
+    """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
     header, *rows = count_table(result)
     lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * len(COLUMNS)), *map(_table_row, rows)]
     lines += [_FILES, _table_row(("Go file", "Python", *COLUMNS)), _table_row(["---"] * 2 + ["---:"] * len(COLUMNS))]
@@ -38,7 +38,7 @@ def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
 
 
 def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
-    """Return a cell for each of COLUMNS; the last is empty if Go has neither types nor constants."""
+    """One cell for each of COLUMNS; the last is empty where Go has neither types nor constants."""
     functions = Counter(row.state for row in rows if row.declaration.is_function)
     others = [row for row in rows if not row.declaration.is_function]
     here = sum(row.state in ("present", "renamed") for row in others)
@@ -46,7 +46,7 @@ def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
 
 
 def counterpart(package: str, file: str, rows: list[go_map.Row], tree: go_map.PythonTree) -> str | None:
-    """Return the Python file with most functions of a Go file or, without functions, most of its types."""
+    """The Python file that has most of a Go file: of its functions, if it has some, or else of its types."""
     present = [row for row in rows if row.state == "present"]
     functions = [row for row in present if row.declaration.is_function]
     places = Counter(row.detail.split(":")[0] for row in functions or present)
@@ -60,23 +60,23 @@ def _table_row(cells: tuple[str, ...] | list[str]) -> str:
 
 _HEAD = """# From Go to Python, file by file
 
-Written by `hack/verify_go_map --update`; `make verify` fails when it is out of date.
+This page shows for each package and file of the Go kubelet v1.36.2 how much of it is here.
+`hack/verify_go_map --update` writes the page, and `make verify` fails when it is out of date.
 
-The table counts each function and method that Kubernetes v1.36.2 declares for Linux under `pkg/kubelet`, `pkg/probe`,
-`pkg/volume` and `cmd/kubelet`, and in those packages of client-go, apimachinery, component-helpers, cri-client,
-cri-streaming, streaming and mount-utils that [have a counterpart here](../hack/go-map/README.md). It leaves out fakes
-and generated code:
+The tables count the functions and methods that Go declares for Linux under `pkg/kubelet`, `pkg/probe`, `pkg/volume` and
+`cmd/kubelet`. They also count those of the packages of client-go, apimachinery, component-helpers, cri-client,
+cri-streaming, streaming and mount-utils that [have a counterpart here](../hack/go-map/README.md). They leave out fakes
+and generated code. The columns mean:
 
-- **present**: the Python package with the same path has it under the same name in Python's spelling.
-- **renamed**: it has another name or place here.
-- **absent**: it is left out on purpose.
-- **to come**: an issue will bring it.
+- **present**: the Python package of the same path has the function, under the same name in Python's spelling.
+- **renamed**: the function has another name or place here.
+- **absent**: the function is left out on purpose.
+- **to come**: the function is planned, and an issue describes it.
+- **types and constants**: how many of the types, interfaces and groups of constants are here, under the same or another
+  name. This column covers only `pkg/kubelet`, `pkg/probe`, `pkg/volume` and `cmd/kubelet`.
 
-The last column counts the types, interfaces and groups of constants of `pkg/kubelet`, `pkg/probe`, `pkg/volume` and
-`cmd/kubelet`: those that are here, under their own or another name, and all that Go declares.
-
-`hack/verify_go_map --list WORD` prints the place of each declaration, or why it is absent. It also knows the
-declarations that only 1.27 has, and some that documents about older releases mention.
+`hack/verify_go_map --list WORD` prints where each of these is, or why it is not here. It also knows the names of
+release 1.27 that are gone, and some older names that documents still mention.
 
 ## Packages
 """
@@ -84,5 +84,5 @@ declarations that only 1.27 has, and some that documents about older releases me
 _FILES = """
 ## Files
 
-Go files with a counterpart, and the Python file that contains most of each.
+This table lists the Go files that have a counterpart here, with the Python file that holds most of it.
 """

@@ -1,4 +1,4 @@
-"""The map from the Go sources as tables: counts by package, and docs/go-python-map.md."""
+"""Render the map from the Go sources as tables: counts by package, and docs/go-python-map.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import go_map
 TABLE = go_map.ROOT / "docs/go-python-map.md"
 
 
-# Functions in each state, and how many of the types and of the groups of constants are here.
+# The columns count the functions in each state, and the types and groups of constants that exist here.
 COLUMNS = (*go_map.STATES, "types and constants")
 
 
 def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
-    """A header, a row for each Go package and a sum, all as text."""
+    """Return a header, a row for each Go package and a total, all as text."""
     packages: dict[str, list[go_map.Row]] = {}
     for row in sorted(result.current(), key=lambda row: row.declaration.package):
         packages.setdefault(row.declaration.package, []).append(row)
@@ -23,7 +23,7 @@ def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
 
 
 def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
-    """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
+    """Return docs/go-python-map.md: counts by package, and the Python counterpart of each Go file that has one."""
     header, *rows = count_table(result)
     lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * len(COLUMNS)), *map(_table_row, rows)]
     lines += [_FILES, _table_row(("Go file", "Python", *COLUMNS)), _table_row(["---"] * 2 + ["---:"] * len(COLUMNS))]
@@ -38,7 +38,7 @@ def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
 
 
 def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
-    """One cell for each of COLUMNS; the last is empty where Go has neither types nor constants."""
+    """Return a cell for each of COLUMNS; the last is empty if Go has neither types nor constants."""
     functions = Counter(row.state for row in rows if row.declaration.is_function)
     others = [row for row in rows if not row.declaration.is_function]
     here = sum(row.state in ("present", "renamed") for row in others)
@@ -46,7 +46,7 @@ def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
 
 
 def counterpart(package: str, file: str, rows: list[go_map.Row], tree: go_map.PythonTree) -> str | None:
-    """The Python file that has most of a Go file: of its functions, if it has some, or else of its types."""
+    """Return the Python file with most functions of a Go file or, without functions, most of its types."""
     present = [row for row in rows if row.state == "present"]
     functions = [row for row in present if row.declaration.is_function]
     places = Counter(row.detail.split(":")[0] for row in functions or present)

@@ -163,7 +163,7 @@ def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
     with running("make run", tmp_path) as log:
         wait_until_said(log, r"default/hello-local +1/1 +Running", r"default/job-local +0/1 +Completed")
         second = subprocess.run(["make", "run"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-        assert second.returncode != 0 and "another run is going on here" in second.stderr
+        assert second.returncode != 0 and "another run is active in this checkout" in second.stderr
         manifest = RUN_DIR / "manifests" / "own.yaml"
         manifest.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec: {containers: [{name: c}]}\n")
         wait_until_said(log, rf"{manifest}: .*spec\.containers\[0\]\.image: Required value")

@@ -11,7 +11,7 @@ from pkg.apimachinery import types
 
 
 class WaitingPods:
-    """Hold the waiting pods by UID, with the reasons for which they wait. Thread-safe."""
+    """Hold the waiting pods by UID, with the reasons for which they wait. All methods are thread-safe."""
 
     def __init__(self) -> None:
         # Hold this lock while a waiting pod is admitted, so that the next decision counts the pod. Acquire it before

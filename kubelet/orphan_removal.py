@@ -35,8 +35,9 @@ class _Stuck:
 
 
 class OrphanRemoval:
-    """Remove the directories that housekeeping hands over, with at most one thread for each pod. Thread-safe.
+    """Remove the directories that housekeeping hands over, with at most one thread for each pod.
 
+    All methods are thread-safe.
     DIVERGES (safer): threads remove the directories of orphaned pods, and the sync loop does not wait for them.
     Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: the sync loop removes them.
     Why: no pod would start while a slow disk removes many files.

@@ -450,7 +450,8 @@ class PodWorkers:
     should_pod_runtime_be_removed (volumes, cgroups) or should_pod_content_be_removed (directories), and then begin. The
     `is_…` queries and could_have_running_containers are for the kubelet's own loops.
 
-    Static pods with the same full name run one after another, in the order of their arrival. Thread-safe.
+    Static pods with the same full name run one after another, in the order of their arrival. All methods are
+    thread-safe.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class ReasonItem(NamedTuple):
 
 
 class ReasonCache:
-    """Hold the reasons by pod UID and container name. Thread-safe.
+    """Hold the reasons by pod UID and container name. All methods are thread-safe.
 
     The cache is best effort: it starts empty with each process. It does not remove the entries of deleted pods; instead
     it drops the least recently used entry when there are too many.

@@ -25,7 +25,7 @@ class _HealthCheck(NamedTuple):
 
 
 class RuntimeState:
-    """Hold the latest state of the runtime. Thread-safe."""
+    """Hold the latest state of the runtime. All methods are thread-safe."""
 
     def __init__(self, runtime_sync_threshold: float, clock: clocklib.Clock | None = None) -> None:
         """Create the state. The runtime counts as down after `runtime_sync_threshold` seconds without a response."""

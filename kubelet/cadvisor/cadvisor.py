@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Cadvisor:
-    """Read facts and statistics of the machine whose file system is at `root`. Thread-safe.
+    """Read facts and statistics of the machine whose file system is at `root`. All methods are thread-safe.
 
     Tests set `root` to a directory of their own. `root_path` is the kubelet's root directory. `containers` finds the
     container to which a cgroup belongs. Cgroups whose names begin with one of `cgroup_roots` are listed in addition to

@@ -40,7 +40,7 @@ class Container:
 
 
 class Containers(Protocol):
-    """Define what the manager needs from an index of the runtime's containers by id. Thread-safe."""
+    """Define what the manager needs from an index of the runtime's containers by id. All methods are thread-safe."""
 
     def learn(self, ids: Collection[str]) -> None:
         """Load these containers, so that `get` finds those that the runtime knows."""

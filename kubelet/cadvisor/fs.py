@@ -53,7 +53,7 @@ class Mount:
 
 
 class FileSystems:
-    """Read the file systems that were mounted at the first call. Thread-safe."""
+    """Read the file systems that were mounted at the first call. All methods are thread-safe."""
 
     def __init__(self, proc: str = "/proc", clock: clocklib.Clock | None = None) -> None:
         self._proc = proc
@@ -196,7 +196,7 @@ def _device_of(mount: Mount) -> str:
 
 
 class _Servers:
-    """Record which NFS servers may be asked for the usage of their file systems. Thread-safe.
+    """Record which NFS servers may be asked for the usage of their file systems. All methods are thread-safe.
 
     DIVERGES (safer): a child process asks a server; a server that does not answer within three seconds is not asked
     again for SILENCE. All servers together get LOOK_TIMEOUT.

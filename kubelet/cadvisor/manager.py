@@ -64,7 +64,7 @@ class _Samples:
 
 
 class Manager:
-    """Return the statistics of cgroups by name. Thread-safe.
+    """Return the statistics of cgroups by name. All methods are thread-safe.
 
     A caller that asks for a cgroup while another thread reads it gets the result of that read. No caller waits for the
     statistics of another cgroup, because reading some cgroups takes long.

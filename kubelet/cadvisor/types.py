@@ -13,8 +13,9 @@ from pkg import golang
 
 
 class Interface(Protocol):
-    """Define what the kubelet needs from a source of machine facts and container statistics. Thread-safe.
+    """Define what the kubelet needs from a source of machine facts and container statistics.
 
+    All methods are thread-safe.
     The returned objects may be shared: callers must not change them.
     """
 

@@ -58,7 +58,7 @@ def _copy(message: Any) -> Any:
 
 @dataclass(slots=True)
 class _Recorder:
-    """Record calls, and raise injected errors. Thread-safe."""
+    """Record calls, and raise injected errors. All methods are thread-safe."""
 
     calls: list[Call] = field(default_factory=list)
     # The function runs before each call, without any lock, so that a test can block in it.
@@ -110,7 +110,10 @@ class FakeContainer:
 
 @dataclass(slots=True)
 class FakeRuntimeService(_Recorder):
-    """Simulate a runtime whose containers start at once and exit with code 0 when they are stopped. Thread-safe."""
+    """Simulate a runtime whose containers start at once and exit with code 0 when they are stopped.
+
+    All methods are thread-safe.
+    """
 
     clock: clockpkg.Clock = field(default_factory=clockpkg.RealClock)
     sandboxes: dict[str, runtimeapi.PodSandboxStatus] = field(default_factory=dict)
@@ -409,7 +412,7 @@ def _matches(
 
 @dataclass(slots=True)
 class FakeImageService(_Recorder):
-    """Keep images by the requested name; a pull creates one. Thread-safe."""
+    """Keep images by the requested name; a pull creates one. All methods are thread-safe."""
 
     images: dict[str, runtimeapi.Image] = field(default_factory=dict)
     fake_image_size: int = FAKE_IMAGE_SIZE

@@ -69,5 +69,5 @@ class PluginManager:
         return False
 
     def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
-        """Register plugins of the type with the handler. Thread-safe."""
+        """Register plugins of the type with the handler. Any thread may call this function."""
         self._reconciler.add_handler(plugin_type, plugin_handler)

@@ -20,7 +20,10 @@ from pkg.apimachinery import types
 
 
 class PodStartupLatencyTracker(Protocol):
-    """Define how to record the times of a pod's startup. Thread-safe; calls about unmeasured pods are ignored."""
+    """Define how to record the times of a pod's startup.
+
+    All methods are thread-safe; calls about unmeasured pods are ignored.
+    """
 
     def observed_pod_on_watch(self, pod: v1.Pod, when: datetime.datetime) -> None:
         """Record that the API server reported the pod at `when`, which starts or ends the measurement."""

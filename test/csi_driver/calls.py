@@ -17,7 +17,7 @@ from typing import Any
 
 
 class CallLog:
-    """Append to a file. Thread-safe."""
+    """Append to a file. All methods are thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

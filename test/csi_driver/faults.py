@@ -47,7 +47,7 @@ class Fault:
 
 
 class Faults:
-    """Apply the faults in the driver. Thread-safe."""
+    """Apply the faults in the driver. All methods are thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -40,7 +40,7 @@ class Usage:
 
 
 class Volumes:
-    """Operate on volumes. Thread-safe. Each operation calls `half` when it is half done."""
+    """Operate on volumes. All methods are thread-safe. Each operation calls `half` when it is half done."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

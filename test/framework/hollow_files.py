@@ -15,7 +15,10 @@ _NO_SUCH_FILE = "No such file or directory"
 
 
 class HollowFiles:
-    """Hold the files of all containers of a node. The files survive restarts of the containers. Thread-safe."""
+    """Hold the files of all containers of a node. The files survive restarts of the containers.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _files.

@@ -18,7 +18,7 @@ class UnusedFaultError(ValueError):
 class HollowImages:
     """Make pulls of images fail.
 
-    The name of an image is that in a pod: without a tag, it means `latest`. Thread-safe.
+    The name of an image is that in a pod: without a tag, it means `latest`. All methods are thread-safe.
     """
 
     def __init__(self, runtime: fake.FakeRuntime) -> None:

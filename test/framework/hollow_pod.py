@@ -31,7 +31,7 @@ class Node:
 
 
 class HollowPod:
-    """Drive one pod of a hollow node until it is deleted. HollowNode.pod returns it. Thread-safe.
+    """Drive one pod of a hollow node until it is deleted. HollowNode.pod returns it. All methods are thread-safe.
 
     Each method has the argument `container`, which a pod with one container does not need. It may name an ephemeral
     container. A method that needs a running container waits for it. Each method raises ValueError if the pod does not

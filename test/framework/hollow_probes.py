@@ -22,7 +22,10 @@ IsReady = Callable[[str, str], bool | None]
 
 
 class Readiness:
-    """Hold the readiness that a test has set for containers, and pass it on to the kubelet. Thread-safe."""
+    """Hold the readiness that a test has set for containers, and pass it on to the kubelet.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _said.

@@ -11,7 +11,7 @@ from framework.apiserver.interfaces import Object, Store
 
 
 class NodeHistory:
-    """Record the nodes of a store from now on until `stop`. Thread-safe.
+    """Record the nodes of a store from now on until `stop`. All methods are thread-safe.
 
     The record contains everything that the caller has already seen in the store.
     """

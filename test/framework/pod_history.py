@@ -54,7 +54,7 @@ class Version(Pod):
 
 
 class PodHistory:
-    """Record the pods of a store from now on until `stop`. Thread-safe.
+    """Record the pods of a store from now on until `stop`. All methods are thread-safe.
 
     The record comes from the store itself, so that no fault of the server hides anything. It contains everything that
     the caller has already seen in the store.

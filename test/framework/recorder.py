@@ -35,8 +35,9 @@ class Seen:
 
 
 class Recorder:
-    """Watch objects from now on until `stop`, even if the watch or the server ends meanwhile. Thread-safe.
+    """Watch objects from now on until `stop`, even if the watch or the server ends meanwhile.
 
+    All methods are thread-safe.
     Objects are known by name, so each namespace needs its own Recorder. Events wake `wait_for`, which sends no
     requests.
     """

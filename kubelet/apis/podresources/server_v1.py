@@ -21,7 +21,7 @@ _VERSION = "v1"
 
 
 class V1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
-    """Serve requests. Thread-safe."""
+    """Serve requests. All methods are thread-safe."""
 
     def __init__(self, providers: PodResourcesProviders) -> None:
         self._providers = providers

@@ -15,7 +15,7 @@ from pkg.api.core import v1
 
 
 class V1alpha1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
-    """Serve requests. Thread-safe."""
+    """Serve requests. All methods are thread-safe."""
 
     def __init__(self, providers: PodResourcesProviders) -> None:
         self._providers = providers

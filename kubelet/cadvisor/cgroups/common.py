@@ -21,7 +21,7 @@ _LINKS_OF_LEAF = 2
 
 
 class Cgroups(Protocol):
-    """Define what the manager needs from a reader of the machine's cgroups. Thread-safe.
+    """Define what the manager needs from a reader of the machine's cgroups. All methods are thread-safe.
 
     A cgroup's name is its path below the root, such as "/kubepods/burstable".
     """

@@ -65,7 +65,7 @@ class _Use:
 
 
 class _Channels:
-    """Manage channels to one endpoint; each channel serves one call at a time. Thread-safe.
+    """Manage channels to one endpoint; each channel serves one call at a time. All methods are thread-safe.
 
     Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds the lock may
     have to wait for the interpreter: on one channel, the sync loop would wait seconds for its calls while clients of
@@ -111,7 +111,10 @@ class _Channels:
             use.channel.close()
 
     def end(self, use: _Use) -> None:
-        """Close the channel, unless the use has ended: another call may use the channel then. Thread-safe."""
+        """Close the channel, unless the use has ended: another call may use the channel then.
+
+        Any thread may call this function.
+        """
         with self._lock:
             if use not in self._uses:
                 return
@@ -158,8 +161,9 @@ class _Method:
 
 
 class GRPCClient:
-    """Call methods of a CRI v1 service, `RuntimeService` or `ImageService`, on a unix socket. Thread-safe.
+    """Call methods of a CRI v1 service, `RuntimeService` or `ImageService`, on a unix socket.
 
+    All methods are thread-safe.
     The first call connects, and a later one reconnects after the connection was lost. A call that cannot be delivered
     fails at once.
     """

@@ -27,7 +27,7 @@ class PluginInfo:
 
 
 class ActualStateOfWorld:
-    """Hold the plugins that operations have registered. Thread-safe."""
+    """Hold the plugins that operations have registered. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _socket_file_to_info.

@@ -14,7 +14,7 @@ from pkg.apimachinery import clock as clock_
 
 
 class DesiredStateOfWorld:
-    """Hold the plugins that the watcher has found. Thread-safe."""
+    """Hold the plugins that the watcher has found. All methods are thread-safe."""
 
     def __init__(self, clock: clock_.Clock | None = None) -> None:
         self._clock = clock or clock_.RealClock()

@@ -26,7 +26,7 @@ class ActualStateOfWorldUpdater(Protocol):
 
 
 class OperationExecutor:
-    """Start the operations of plugins. Thread-safe."""
+    """Start the operations of plugins. All methods are thread-safe."""
 
     def __init__(self, operation_generator: OperationGenerator, clock: clock_.Clock | None = None) -> None:
         self._operation_generator = operation_generator

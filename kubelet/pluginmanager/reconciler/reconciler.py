@@ -56,7 +56,7 @@ class Reconciler:
             )
 
     def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
-        """Register further plugins of the type with the handler. Thread-safe."""
+        """Register further plugins of the type with the handler. Any thread may call this function."""
         with self._lock:
             self._handlers[plugin_type] = plugin_handler
         self._handlers_changed.try_send(None)

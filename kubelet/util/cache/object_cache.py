@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class ObjectCache(Generic[T]):
-    """Cache values by key for `ttl` seconds; `updater` creates a new value afterwards. Thread-safe."""
+    """Cache values by key for `ttl` seconds; `updater` creates a new value afterwards.
+
+    All methods are thread-safe.
+    """
 
     def __init__(self, updater: Callable[[], T], ttl: float, clock: clockpkg.Clock | None = None) -> None:
         self._updater = updater

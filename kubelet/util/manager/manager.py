@@ -16,7 +16,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Manager(Protocol[T_co]):
-    """Define the manager of objects of one kind. Thread-safe; objects are shared, so callers must not change them."""
+    """Define the manager of objects of one kind.
+
+    All methods are thread-safe; objects are shared, so callers must not change them.
+    """
 
     def get_object(self, namespace: str, name: str) -> T_co:
         """Return an object that a registered pod refers to.
@@ -36,7 +39,7 @@ class Manager(Protocol[T_co]):
 
 
 class Store(Protocol[T_co]):
-    """Define the store of objects, which it keeps while they have references. Thread-safe."""
+    """Define the store of objects, which it keeps while they have references. All methods are thread-safe."""
 
     def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         """Add a reference from the pod with this UID."""

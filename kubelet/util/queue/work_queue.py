@@ -14,7 +14,7 @@ from pkg.apimachinery import types
 
 
 class WorkQueue(Protocol):
-    """Define a queue of items that become ready at their times. Thread-safe."""
+    """Define a queue of items that become ready at their times. All methods are thread-safe."""
 
     def get_work(self) -> list[types.UID]:
         """Remove and return the items that are ready, the most overdue one first."""

@@ -20,7 +20,7 @@ class ErrKeyNotFound(KeyError):
 
 
 class Store(Protocol):
-    """Define a store of data by key. Thread-safe.
+    """Define a store of data by key. All methods are thread-safe.
 
     An invalid key raises ValueError, and a failing disk raises OSError.
     """

@@ -65,7 +65,7 @@ Plugin = Callable[[Attempt], None]
 
 
 class Plugins:
-    """Run the plugins in upstream's order. Thread-safe.
+    """Run the plugins in upstream's order. All methods are thread-safe.
 
     With `mount_tokens`, pods get a volume with the token of their service account, as upstream's do.
     """

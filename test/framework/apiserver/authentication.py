@@ -52,7 +52,7 @@ class TokenUser:
 
 
 class Authenticator:
-    """Try all methods of authentication in upstream's order. Thread-safe."""
+    """Try all methods of authentication in upstream's order. All methods are thread-safe."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ DEFAULT_GRANTS = {
 
 
 class ClusterAuthorizer:
-    """Authorize administrators, then nodes, then granted rules, then stored roles. Thread-safe."""
+    """Authorize administrators, then nodes, then granted rules, then stored roles. All methods are thread-safe."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._node = NodeAuthorizer(store)

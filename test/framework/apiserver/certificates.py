@@ -82,7 +82,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 class CertificateAuthority:
-    """Sign certificates with one key. Thread-safe, because the object never changes."""
+    """Sign certificates with one key. All methods are thread-safe, because the object never changes."""
 
     def __init__(self, certificate: x509.Certificate, key: SigningKey) -> None:
         self.certificate = certificate

@@ -350,7 +350,7 @@ class Call:
 
 
 class RequestLog:
-    """Record all calls in the order in which they end. Thread-safe."""
+    """Record all calls in the order in which they end. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -208,7 +208,7 @@ class Store(Protocol):
     """Define access to the objects for code in the same process, without authentication, authorization and faults.
 
     A resource's name is its plural ("pods", "leases", "certificatesigningrequests"). Objects that are passed in and
-    returned belong to the caller. Thread-safe. All methods raise ApiError with the server's response.
+    returned belong to the caller. All methods are thread-safe. All methods raise ApiError with the server's response.
     """
 
     def get(self, resource: str, name: str, namespace: str = "") -> Object: ...

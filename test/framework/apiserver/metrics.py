@@ -70,7 +70,10 @@ class _Point:
 
 
 class MetricsServer:
-    """Handle requests for the group metrics.k8s.io. Thread-safe; concurrent requests wait for each other."""
+    """Handle requests for the group metrics.k8s.io.
+
+    All methods are thread-safe; concurrent requests wait for each other.
+    """
 
     def __init__(
         self, store: Callable[[], Store], scrape: Callable[[Object], str], clock_: clock.Clock | None = None

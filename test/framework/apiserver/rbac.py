@@ -57,7 +57,7 @@ BOOTSTRAP_ROLES = {
 
 
 class RBACAuthorizer:
-    """Authorize requests by the objects that are stored at that moment. Thread-safe."""
+    """Authorize requests by the objects that are stored at that moment. All methods are thread-safe."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store

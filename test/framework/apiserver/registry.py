@@ -94,8 +94,9 @@ def without_nulls(value: Any) -> Any:
 
 
 class Registry:
-    """Apply writes to stored objects. Thread-safe: a write that loses a race is repeated on the newer object.
+    """Apply writes to stored objects.
 
+    All methods are thread-safe: a write that loses a race is repeated on the newer object.
     Each write calls `admission` to get the plugins, so that they may be set later.
     """
 

@@ -1,7 +1,7 @@
 """Store objects by resource and key, with one resource version for all of them and a history for watches.
 
 The storage knows nothing about the meaning of objects. It never changes a stored object: each change stores another
-one. Thread-safe; the storage calls no other code while it holds its lock.
+one. All methods are thread-safe; the storage calls no other code while it holds its lock.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class TokenError(Exception):
 
 
 class TokenSigner:
-    """Sign and verify tokens. Thread-safe, because the object never changes.
+    """Sign and verify tokens. All methods are thread-safe, because the object never changes.
 
     `now` returns the seconds since 1970, like time.time.
     """

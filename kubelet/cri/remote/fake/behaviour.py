@@ -70,7 +70,7 @@ class _Rule:
 
 
 class Behaviours:
-    """Decide the behaviour of each container. Thread-safe.
+    """Decide the behaviour of each container. All methods are thread-safe.
 
     The pod's annotation comes first, then the newest matching rule, then the container's command.
     """

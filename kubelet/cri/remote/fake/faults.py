@@ -67,8 +67,9 @@ def _check_method(method: str, methods: Collection[str]) -> None:
 
 
 class Faults:
-    """Inject delays, errors and hangs into calls. Thread-safe; a change affects calls that begin after it.
+    """Inject delays, errors and hangs into calls.
 
+    All methods are thread-safe; a change affects calls that begin after it.
     The known methods are the given ones, by default those of the CRI, and * for all. Raise ValueError for any other
     method.
     """

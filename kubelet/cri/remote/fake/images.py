@@ -17,7 +17,7 @@ _SIZE = 4_000_000
 
 
 class FakeImages:
-    """Keep images by name. Every image can be pulled unless `pull_errors` names it. Thread-safe."""
+    """Keep images by name. Every image can be pulled unless `pull_errors` names it. All methods are thread-safe."""
 
     def __init__(
         self, now: Callable[[], int], sleep: Callable[[golang.Context, float], None], present: Iterable[str]

@@ -14,7 +14,7 @@ from pkg import golang
 
 
 class Outputs:
-    """Distribute the output of containers. Thread-safe."""
+    """Distribute the output of containers. All methods are thread-safe."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now

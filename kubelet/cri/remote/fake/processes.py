@@ -53,7 +53,7 @@ class _Rule:
 
 
 class Plays:
-    """Choose the function that simulates a command: that of the newest matching rule. Thread-safe."""
+    """Choose the function that simulates a command: that of the newest matching rule. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _rules.
@@ -73,7 +73,7 @@ class Plays:
 
 
 class Ports:
-    """Map the ports of pods to their targets. Thread-safe."""
+    """Map the ports of pods to their targets. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # The lock guards _targets.

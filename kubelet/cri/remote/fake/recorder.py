@@ -38,7 +38,7 @@ class Call:
 
 
 class Recorder:
-    """Record calls in the order of their completion while `on` is set. Thread-safe."""
+    """Record calls in the order of their completion while `on` is set. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self.on = False

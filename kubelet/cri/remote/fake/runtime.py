@@ -48,7 +48,7 @@ _EVENTS_CAPACITY = 10_000
 
 
 class FakeRuntime:
-    """Serve the calls of both CRI services. Thread-safe.
+    """Serve the calls of both CRI services. All methods are thread-safe.
 
     The class is a `client.Client`, so it also serves without a socket. Public attributes are its controls, and may be
     changed at any time.

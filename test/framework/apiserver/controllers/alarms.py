@@ -12,7 +12,7 @@ from pkg import golang
 
 
 class Alarms:
-    """Make delayed calls. Thread-safe. Calls that are not due before `stop` are never made."""
+    """Make delayed calls. All methods are thread-safe. Calls that are not due before `stop` are never made."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -321,7 +321,7 @@ class ImageGCManager:
         return remaining
 
     def delete_unused_images(self, ctx: golang.Context) -> None:
-        """Remove all images that are unused and old enough. Raise ImageGCError and crierror.RemoteError."""
+        """Remove all images that are unused and old enough. Raise ImageGCError or crierror.RemoteError on failure."""
         klog.info_s("Attempting to delete unused images")
         free_time = self._clock.steady()
         images = self._images_in_eviction_order(ctx, free_time)

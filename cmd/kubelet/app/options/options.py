@@ -479,7 +479,12 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         _STRING,
         "File of the authorities whose client certificates are accepted.",
     ),
-    ("authorization-mode", "authorization.mode", _STRING, "AlwaysAllow, or Webhook: the API server decides."),
+    (
+        "authorization-mode",
+        "authorization.mode",
+        _STRING,
+        "Mode of authorization: AlwaysAllow permits every request, Webhook asks the API server.",
+    ),
     (
         "authorization-webhook-cache-authorized-ttl",
         "authorization.webhook.cache_authorized_ttl",

@@ -146,7 +146,7 @@ def test_an_error_of_the_test_comes_before_a_fault_that_is_not_used(api: APIServ
 @pytest.mark.parametrize(
     ("annotation", "text", "message"),
     [
-        ("c", '{"exitcode": 1}', "unknown field exitcode; there are run_for, exit_code, "),
+        ("c", '{"exitcode": 1}', "unknown field exitcode; the known fields are run_for, exit_code, "),
         ("c", '{"exit_code": "1"}', "Expected `int`, got `str`"),
         ("c", "exit_code: 1", "malformed"),
         ("d", '{"exit_code": 1}', "no container has this name; the pod has c"),

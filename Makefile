@@ -79,7 +79,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m ruff format --check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
-	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme test/study $(SCRIPTS)
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme test/site test/study hack/sidebyside $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/update-api-fields --check
 	$(PYTHON) hack/update-protos --check

@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 
 class Mutex:
-    """Guard a block of code as a context manager; not reentrant.
+    """Guard a block of code as a context manager; a Mutex is not reentrant.
 
     A thread that holds a Mutex must not wait for anything.
 

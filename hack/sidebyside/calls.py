@@ -95,17 +95,17 @@ class PythonCalls:
 
     def _find_calls(self, path: str) -> list[Call]:
         file = python_source.read(self._root, path)
-        starts = _line_starts(file.text)
         found = []
-        for scope, call in _calls_in(file.tree):
-            target = self._target(path, scope, call.func)
+        for scope, func in _called_in(file.tree):
+            target = self._target(path, scope, func)
             if target is None or not target.name:
                 continue
-            end_line, end_column = call.func.end_lineno or 0, call.func.end_col_offset or 0
-            line = file.text[starts[end_line - 1] :].partition("\n")[0]
-            end = starts[end_line - 1] + len(line.encode()[:end_column].decode())
-            length = len(call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id)  # type: ignore[attr-defined]
-            found.append(Call(end - length, end, target))
+            # ast counts columns in bytes of UTF-8.
+            line, column = func.end_lineno or 0, func.end_col_offset or 0
+            text = file.text[file.line_starts[line - 1] : file.line_starts[line]]
+            end = file.line_starts[line - 1] + len(text.encode()[:column].decode())
+            name = func.attr if isinstance(func, ast.Attribute) else func.id
+            found.append(Call(end - len(name), end, target))
         return sorted(found, key=lambda each: each.start)
 
     def _target(self, path: str, scope: _Scope, func: ast.expr) -> Target | None:
@@ -143,7 +143,7 @@ class PythonCalls:
     def _module_target(self, dotted: str) -> Target | None:
         base = dotted.replace(".", "/")
         path = next((each for each in (f"{base}.py", f"{base}/__init__.py") if each in self._modules), None)
-        return path and Target(path, "")  # type: ignore[return-value]
+        return Target(path, "") if path else None
 
     def _static(self, path: str, expression: ast.expr) -> Target | None:
         """Return the definition that `module.name` or `Class.name` refers to, or None for any other expression."""
@@ -317,8 +317,8 @@ def _read_class(node: ast.ClassDef) -> _Class:
     return _Class(node, methods, fields)
 
 
-def _calls_in(tree: ast.Module) -> Iterator[tuple[_Scope, ast.Call]]:
-    def visit(node: ast.AST, scope: _Scope) -> Iterator[tuple[_Scope, ast.Call]]:
+def _called_in(tree: ast.Module) -> Iterator[tuple[_Scope, ast.Name | ast.Attribute]]:
+    def visit(node: ast.AST, scope: _Scope) -> Iterator[tuple[_Scope, ast.Name | ast.Attribute]]:
         for child in ast.iter_child_nodes(node):
             inner = scope
             if isinstance(child, ast.ClassDef):
@@ -326,17 +326,10 @@ def _calls_in(tree: ast.Module) -> Iterator[tuple[_Scope, ast.Call]]:
             elif isinstance(child, ast.FunctionDef) and scope.function is None:
                 inner = _Scope(scope.cls, child)
             elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name | ast.Attribute):
-                yield scope, child
+                yield scope, child.func
             yield from visit(child, inner)
 
     yield from visit(tree, _Scope(None, None))
-
-
-def _line_starts(text: str) -> list[int]:
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return starts
 
 
 # ---- Go ----

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from posixpath import normpath, relpath
@@ -18,14 +18,14 @@ from typing import Any
 import divergences
 import go_map
 from docutils import nodes
+from modules import ROOT
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from sidebyside import go_source, pairs
+from sidebyside import calls, go_source, pairs
 from sidebyside.highlight import GO, PYTHON, Link, highlight, lexer_for
 from sidebyside.pairs import Place
 
-HERE = Path(__file__).resolve().parent
 _SCHEME = "code:"
 # The pattern matches a link in a document to a file of the tree. The groups are its text, its path and its fragment.
 _LINK = re.compile(r"\[(?P<text>[^\]\[]*)\]\((?P<path>(?![a-z]+:|#)[^)#\s]+)(?P<fragment>#[^)\s]*)?\)")
@@ -81,7 +81,7 @@ class Builder:
 
     def _pointed_at_code(self, folder: str, found: re.Match[str]) -> str:
         path = normpath(f"{folder}/{found['path']}")
-        target = self._site.root / path
+        target = ROOT / path
         if path.endswith((".md", ".png")) or path.startswith("..") or not target.exists():
             return found[0]
         if target.is_dir() and (document := target / "README.md").exists():
@@ -182,11 +182,7 @@ class Builder:
         piece = pair.piece
         assert piece is not None
         file = self._site.file(path)
-        whole = "\n".join(file.text.split("\n")[: piece.first - 1])
-        skipped = len(whole) + 1 if piece.first > 1 else 0
-        raw = "\n".join(file.text.split("\n")[piece.first - 1 : piece.last])
-        text = raw.strip("\n")
-        start = skipped + len(raw) - len(raw.lstrip("\n"))
+        start, text = file.text_of(piece)
         inside = [
             Link(link.start - start, link.end - start, link.href, link.title)
             for link in links
@@ -234,20 +230,13 @@ class Builder:
         return cells
 
     def _python_links(self, path: str) -> list[Link]:
-        page = pairs.page_name(path)
-        links = []
-        for call in self._site.python_calls.calls(path):
-            if (place := self._site.place_of(call.target.path, call.target.name)) is not None:
-                title = f"{call.target.path}: {call.target.name}"
-                links.append(Link(call.start, call.end, href(page, place), title))
-        return links
+        found = self._site.python_calls.calls(path)
+        places = [self._site.place_of(call.target.path, call.target.name) for call in found]
+        return _links(pairs.page_name(path), found, places)
 
     def _go_links(self, page: str, file: go_source.GoFile, piece: go_source.Piece) -> list[Link]:
-        links = []
-        for call in self._site.go_calls.calls(file, piece):
-            place = self._site.go_places[call.target.path, call.target.name]
-            links.append(Link(call.start, call.end, href(page, place), f"{call.target.path}: {call.target.name}"))
-        return links
+        found = self._site.go_calls.calls(file, piece)
+        return _links(page, found, [self._site.go_places[call.target.path, call.target.name] for call in found])
 
     def _record(self, page: str, record: divergences.Divergence) -> Context:
         return {"record": record, "list": href(page, Place("docs/divergences"))}
@@ -280,7 +269,7 @@ class Builder:
     def _file_pages(self) -> Iterator[tuple[str, Context, str]]:
         """Yield a page for each other file that a document links to; a folder's page lists its content."""
         for path in sorted(self._linked):
-            target, name = self._site.root / path, f"{pairs.FOLDER}/{path}"
+            target, name = ROOT / path, f"{pairs.FOLDER}/{path}"
             context: Context = {"title": path}
             if target.is_dir():
                 context["entries"] = sorted(
@@ -313,6 +302,15 @@ class Builder:
             place = Place(page, pairs.go_anchor(row)) if gone else self._site.place_of_row(row)
             for name in pairs.go_names(row):
                 yield name, row.declaration.path, f"{place.page}.html#{place.anchor}", f"Go, {gone}" if gone else "Go"
+
+
+def _links(page: str, found: list[calls.Call], places: Sequence[Place | None]) -> list[Link]:
+    """Return a link from a page for each call whose place is known."""
+    return [
+        Link(call.start, call.end, href(page, place), f"{call.target.path}: {call.target.name}")
+        for call, place in zip(found, places, strict=True)
+        if place is not None
+    ]
 
 
 def href(page: str, place: Place) -> str:

@@ -7,19 +7,17 @@ counterpart; else on the page of the Python file that mirrors its Go file; else 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import citations
 import divergences
 import go_map
 import go_map_document
+from modules import ROOT, modules
 
 from sidebyside import calls, python_source
 
-ROOT = go_map.ROOT
 FOLDER = "code"
 
 
@@ -83,14 +81,13 @@ def go_anchor(row: go_map.Row) -> str:
 class Site:
     """Find every page, and the place of each Python definition and each Go declaration."""
 
-    def __init__(self, root: Path = ROOT) -> None:
-        self.root = root
-        self.paths = [path for path in python_paths(root) if not path.endswith("_test.py")]
-        self.tree = go_map.PythonTree(root)
+    def __init__(self) -> None:
+        self.paths = [str(path.relative_to(ROOT)) for path in modules()]
+        self.tree = go_map.PythonTree()
         self.map = go_map.build(go_map.read_all_releases(), go_map.read_decisions(), self.tree)
         self.rows = self.map.current()
         self._records: dict[str, list[divergences.Divergence]] = defaultdict(list)
-        for record in divergences.collect(root):
+        for record in divergences.collect():
             if isinstance(record, divergences.Divergence):
                 self._records[record.path].append(record)
         self._rows_at = self._rows_by_piece()
@@ -103,7 +100,7 @@ class Site:
 
     def file(self, path: str) -> python_source.PythonFile:
         """Return a Python file, cut into pieces."""
-        return python_source.read(self.root, path)
+        return python_source.read(ROOT, path)
 
     def page(self, path: str) -> Page:
         """Return the content of the page of a Python file."""
@@ -156,11 +153,14 @@ class Site:
 
     def place_of_row(self, row: go_map.Row) -> Place:
         """Return the place of a Go declaration."""
-        if (target := target_of(row)) is not None and self._piece_at(*target) is not None:
-            return Place(page_name(target[0]), go_anchor(row))
-        if (mirror := self._mirror.get(row.declaration.path)) is not None:
-            return _rest(mirror, row)
-        return Place(package_page(row.declaration.package), go_anchor(row))
+        target, mirror = target_of(row), self._mirror.get(row.declaration.path)
+        if target is not None and self._piece_at(*target) is not None:
+            page = page_name(target[0])
+        elif mirror is not None:
+            page = page_name(mirror)
+        else:
+            page = package_page(row.declaration.package)
+        return Place(page, go_anchor(row))
 
     def records_of(self, path: str) -> list[divergences.Divergence]:
         """Return the divergence records of a Python file."""
@@ -169,7 +169,7 @@ class Site:
     @cached_property
     def python_calls(self) -> calls.PythonCalls:
         """Return the finder of Python calls."""
-        return calls.PythonCalls(self.root, self.paths)
+        return calls.PythonCalls(ROOT, self.paths)
 
     @cached_property
     def go_calls(self) -> calls.GoCalls:
@@ -187,9 +187,8 @@ class Site:
         found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
         for path in self.paths:
             file = self.file(path)
-            starts = _piece_starts(file)
             for call in self.python_calls.calls(path):
-                caller = _piece_at_offset(file, starts, call.start)
+                caller = file.piece_at(call.start)
                 if caller and caller.name and (path, caller.name) != (call.target.path, call.target.name):
                     found[call.target.path, call.target.name].add((path, caller.name))
         return {target: sorted(callers) for target, callers in found.items()}
@@ -255,16 +254,6 @@ def is_function(piece: python_source.Piece) -> bool:
     return piece.names == (piece.name,) and bool(piece.name) and not piece.name.rpartition(".")[2][:1].isupper()
 
 
-def python_paths(root: Path) -> Iterable[str]:
-    """Return the paths of the product's Python files, those of tests included."""
-    for folder in ("cmd", "kubelet", "pkg"):
-        yield from (str(path.relative_to(root)) for path in sorted((root / folder).rglob("*.py")))
-
-
-def _rest(path: str, row: go_map.Row) -> Place:
-    return Place(page_name(path), go_anchor(row))
-
-
 def _piece_of_record(file: python_source.PythonFile, record: divergences.Divergence) -> python_source.Piece | None:
     """Return the piece in which a divergence record stands; a record without a name is at the top of the file."""
     return file.piece_of(record.name) if record.name else file.pieces[0]
@@ -275,18 +264,3 @@ def _why_only_python(piece: python_source.Piece) -> str:
         if not sentence.startswith("none"):
             return f"Part of Go's {sentence}."
     return "Go has no function of its own for this."
-
-
-def _piece_starts(file: python_source.PythonFile) -> list[int]:
-    starts, offset = [], 0
-    for line in file.text.split("\n"):
-        starts.append(offset)
-        offset += len(line) + 1
-    return starts
-
-
-def _piece_at_offset(file: python_source.PythonFile, starts: list[int], offset: int) -> python_source.Piece | None:
-    for piece in file.pieces:
-        if starts[piece.first - 1] <= offset and (piece.last >= len(starts) or offset < starts[piece.last]):
-            return piece
-    return None

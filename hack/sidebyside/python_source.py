@@ -44,9 +44,22 @@ class PythonFile:
                 found.setdefault(name, piece)
         return found
 
-    def text_of(self, piece: Piece) -> str:
-        """Return the source of a piece without the empty lines around it."""
-        return "\n".join(self.text.splitlines()[piece.first - 1 : piece.last]).strip("\n") + "\n"
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Return the offset of the first character of each line, and of the line after the last one."""
+        starts = [0]
+        for line in self.text.split("\n"):
+            starts.append(starts[-1] + len(line) + 1)
+        return starts
+
+    def text_of(self, piece: Piece) -> tuple[int, str]:
+        """Return the source of a piece without the empty lines around the piece, and its offset in the file."""
+        raw = self.text[self.line_starts[piece.first - 1] : self.line_starts[piece.last]]
+        return self.line_starts[piece.first - 1] + len(raw) - len(raw.lstrip("\n")), raw.strip("\n")
+
+    def piece_at(self, offset: int) -> Piece | None:
+        """Return the piece that contains the character at an offset, or None after the last piece."""
+        return next((piece for piece in self.pieces if offset < self.line_starts[piece.last]), None)
 
     def piece_of(self, name: str) -> Piece | None:
         """Return the piece that defines a name, or the class around the name, or None."""

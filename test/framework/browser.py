@@ -49,6 +49,18 @@ def browser(width: int = 1360, height: int = 900) -> Iterator[Chrome]:
         driver.quit()
 
 
+def prefer_colours(driver: Chrome, scheme: str) -> None:
+    """Have the browser ask pages for a colour scheme: light or dark."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def complaints(driver: Chrome) -> list[str]:
+    """Return what the browser logged about its pages: script errors, and resources that it did not load."""
+    logged = driver.get_log("browser")  # type: ignore[no-untyped-call]
+    return [str(entry["message"]) for entry in logged if "favicon" not in entry["message"]]
+
+
 class LiveView:
     """Inspect the live view's page in a browser."""
 
@@ -101,16 +113,14 @@ class LiveView:
 
     def complaints(self) -> list[str]:
         """Return what the browser reports about the page: script errors and resources that it refused to load."""
-        said = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [str(entry["message"]) for entry in said if "favicon" not in entry["message"]]
+        return complaints(self.driver)
 
     def picture(
         self, name: str, scheme: str = "light", height: int = 900, top: str = "header", width: int = 1360
     ) -> None:
         """Save a screenshot of the page, scrolled to the element `top`, in the light or the dark colour scheme."""
         IMAGES.mkdir(parents=True, exist_ok=True)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        prefer_colours(self.driver, scheme)
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},

@@ -157,7 +157,7 @@ def test_python_file_is_cut_into_pieces_that_are_the_whole_file(tmp_path: Path) 
     lines = [(piece.first, piece.last) for piece in file.pieces]
     assert lines[0][0] == 1 and lines[-1][1] == len(PYTHON_SOURCE.splitlines())
     assert all(last + 1 == first for (_, last), (first, _) in pairwise(lines))
-    assert file.text_of(file.pieces[1]).startswith("# The manager of statuses.")
+    assert file.text_of(file.pieces[1])[1].startswith("# The manager of statuses.")
 
 
 def test_piece_of_a_name_that_only_its_class_knows_is_the_class(tmp_path: Path) -> None:

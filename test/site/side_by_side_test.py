@@ -18,7 +18,7 @@ from posixpath import normpath
 from urllib.parse import unquote
 
 import pytest
-from framework.browser import IMAGES, TAKES_PICTURES, browser
+from framework.browser import IMAGES, TAKES_PICTURES, browser, complaints, prefer_colours
 from framework.waiting import wait_for
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
@@ -145,8 +145,7 @@ def page(site: Path) -> Iterator[Chrome]:
         driver.get(f"file://{site}/index.html")
         wait_for("the first page", lambda: "docs/index.html" in driver.current_url)
         yield driver
-        said = driver.get_log("browser")  # type: ignore[no-untyped-call]
-        assert [entry["message"] for entry in said if "favicon" not in entry["message"]] == []
+        assert complaints(driver) == []
 
 
 def search(driver: Chrome, name: str, steps: int = 0) -> None:
@@ -163,12 +162,6 @@ def sides(driver: Chrome, anchor: str) -> list[dict[str, float]]:
     script = """return [...document.getElementById(arguments[0]).querySelectorAll('.side')]
         .map(each => each.getBoundingClientRect().toJSON())"""
     return list(driver.execute_script(script, anchor))
-
-
-def prefer(driver: Chrome, scheme: str) -> None:
-    """Have the browser ask pages for light or dark colours."""
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def test_keyboard_finds_a_function_by_either_name(page: Chrome) -> None:
@@ -253,7 +246,7 @@ def test_page_follows_the_colour_scheme_and_prints_both_sides(page: Chrome, site
     page.get(f"file://{site}/code/kubelet/pod_workers.html")
     colours = []
     for scheme in ("light", "dark"):
-        prefer(page, scheme)
+        prefer_colours(page, scheme)
         colours.append(page.execute_script("return getComputedStyle(document.body).backgroundColor"))
     assert colours[0] != colours[1]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})

@@ -204,7 +204,7 @@ def _written(receiver: str, name: str) -> str:
 
 
 def _test_path(divergence: Divergence, test: str, root: Path) -> str | None:
-    """Return the path of the file that contains the test, or None if there is none."""
+    """Return the path of the file that contains the test, or None if no file contains the test."""
     file, _, name = test.partition(":")
     for path in ((root / divergence.path).parent / file, root / file):
         if path.is_file() and re.search(rf"^\s*def {re.escape(name.rpartition('.')[2])}\(", path.read_text(), re.M):

@@ -94,7 +94,7 @@ class FakeCadvisor:
 
 
 def _asked(names: Iterable[str], name: str, options: cadvisorapiv2.RequestOptions) -> list[str]:
-    """Return the requested names among the existing ones. Raise LookupError if there is none."""
+    """Return the requested names among the existing ones. Raise LookupError if none of the requested names exists."""
     below = name.rstrip("/") + "/"
     found = [key for key in names if key == name or (options.recursive and key.startswith(below))]
     if not found:

@@ -52,11 +52,11 @@ _SERVER_ROTATION_AGE = metrics.new_histogram(
 )
 _SERVER_TTL = metrics.new_gauge(
     "kubelet_certificate_manager_server_ttl_seconds",
-    "Seconds until the serving certificate expires, negative if it has; +Inf if there is none or it is invalid.",
+    "Seconds until the serving certificate expires, negative after the expiry, +Inf without a valid certificate.",
 )
 _CLIENT_TTL = metrics.new_gauge(
     "kubelet_certificate_manager_client_ttl_seconds",
-    "Seconds until the client certificate expires, negative if it has; +Inf if there is none or it is invalid.",
+    "Seconds until the client certificate expires, negative after the expiry, +Inf without a valid certificate.",
 )
 
 _register_lock = threading.Lock()  # The lock guards _registered.

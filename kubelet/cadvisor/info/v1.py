@@ -15,7 +15,8 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 class CpuSpec(msgspec.Struct):
     """Hold the CPU limits of a cgroup.
 
-    `limit` is in shares of cgroup version 1; quota and period are in microseconds. The quota is 0 if there is none.
+    `limit` is in shares of cgroup version 1; quota and period are in microseconds. A quota of 0 means
+    that the cgroup has no quota.
     """
 
     limit: int = 0

@@ -421,5 +421,5 @@ def _spec_values(spec: info.ContainerSpec) -> dict[str, float]:
 
 
 def _limit(value: int) -> int:
-    """Return the limit, or 0 if there is none."""
+    """Return the limit, or 0 if the cgroup has no limit."""
     return 0 if value > _MAX_MEMORY else value

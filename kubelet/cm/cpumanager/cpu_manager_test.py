@@ -287,7 +287,7 @@ def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: Node, cancel
 def test_what_goes_wrong_half_way_changes_nothing(
     node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
 ) -> None:
-    """A failure in the middle of a change leaves the state as it was.
+    """A failure in the middle of a change leaves the state unchanged.
 
     CPUs that belong neither to a container nor to the shared pool would keep the next kubelet from starting.
     """

@@ -262,7 +262,7 @@ class Manager:
     def _plugin_for(self, pod_uid: types.UID, driver_name: str) -> draplugin.DRAPlugin:
         """Return the driver's plugin.
 
-        Raise LookupError if there is none, and have the pod synced when one registers.
+        Raise LookupError if the driver has no plugin, and have the pod synced when one registers.
         """
         with self._waiting_lock:
             self._waiting.setdefault(driver_name, set()).add(pod_uid)

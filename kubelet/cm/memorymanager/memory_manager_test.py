@@ -261,7 +261,7 @@ def test_pod_that_cannot_be_read_in_full_keeps_its_memory(tmp_path: Path) -> Non
 def test_what_goes_wrong_half_way_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
 ) -> None:
-    """A failure in the middle of a change leaves the state as it was.
+    """A failure in the middle of a change leaves the state unchanged.
 
     Memory that is neither free nor allocated would keep the next kubelet from starting.
     """

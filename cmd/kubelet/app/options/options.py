@@ -122,7 +122,7 @@ def new_kubelet_configuration() -> kubeletconfig.KubeletConfiguration:
 
 
 def apply_legacy_defaults(kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Open the kubelet's server to everybody, as it was before configuration files existed.
+    """Permit every request to the kubelet's server, as the defaults did before configuration files existed.
 
     These defaults apply only without --config.
     """

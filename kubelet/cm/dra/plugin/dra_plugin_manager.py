@@ -205,7 +205,7 @@ class DRAPluginManager:
         plugin.close()
 
     def _chosen_service(self, driver_name: str, endpoint: str, supported_services: Sequence[str]) -> str:
-        """Return the service to call. Raise ValueError if there is none."""
+        """Return the service to call. Raise ValueError if the plugin has no service that the kubelet knows."""
         try:
             return self._validate_supported_services(supported_services)
         except ValueError as err:
@@ -215,7 +215,10 @@ class DRAPluginManager:
 
     @staticmethod
     def _validate_supported_services(supported_services: Iterable[str]) -> str:
-        """Return the first of the plugin's services that the kubelet knows. Raise ValueError if there is none."""
+        """Return the first of the plugin's services that the kubelet knows.
+
+        Raise ValueError if the kubelet knows none of the services.
+        """
         services = list(supported_services)
         if not services:
             raise ValueError("empty list of supported gRPC services (aka supported versions)")
